@@ -378,7 +378,7 @@ class AsyncMemoryStore:
         *,
         sessions: Iterable[str] | None = None,
         under: Collection | None = None,
-        kinds: Iterable[Kind | str] = search.KINDS,
+        kinds: Iterable[Kind | str] | None = None,
         where: Mapping[str, Any] | None = None,
         k: int = 10,
         offset: int = 0,
@@ -390,29 +390,28 @@ class AsyncMemoryStore:
         It looks at the whole store, at some `sessions`, or at those `under` a collection: that one
         and those whose labels begin with its labels. `where` filters by `session_id`, `kind`,
         `role`, `name`, `id`, `written_at` and paths in `metadata` and `value`, before the limit.
-        `as_of` is a snapshot of one session. With `around`, each hit has so many neighbours on
-        either side. With an embedder, text is compared by its vector too.
+        `as_of` is a snapshot of one session. With `around`, a message has so many neighbours on
+        either side. `kinds` are "message", "summary" and "memory", or some of them. With an
+        embedder, text is compared by its vector too.
         """
-        own = self._settings.embedder
-        asked = search.parse_query(query)
-        if own is not None:
-            if asked.vector is None and asked.text is not None:
-                (vector,) = await embed_async(own, [asked.text])
-                asked = asked._replace(vector=vector)
-            asked = asked._replace(embedder=own.name)
-        return await self._run(
-            search.search(
-                asked,
-                sessions=sessions,
-                under=under,
-                kinds=kinds,
-                where=where,
-                k=k,
-                offset=offset,
-                around=around,
-                as_of=as_of,
-            )
+        request = search.parse_request(
+            query,
+            sessions=sessions,
+            under=under,
+            kinds=kinds,
+            where=where,
+            k=k,
+            offset=offset,
+            around=around,
+            as_of=as_of,
         )
+        own = self._settings.embedder
+        if own is not None:
+            if request.vector is None and request.text is not None:
+                (vector,) = await embed_async(own, [request.text])
+                request = request._replace(vector=vector)
+            request = request._replace(embedder=own.name)
+        return await self._run(search.search(request))
 
     # Memories. A collection is a session: its id, or a tuple of labels.
 

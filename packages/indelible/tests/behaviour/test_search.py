@@ -76,6 +76,34 @@ def test_neighbours_come_with_a_hit(store):
     assert [entry.position for entry in hit.around] == [1]
 
 
+def test_memories_are_no_neighbours(store, clock):
+    store.remember("s", "the old one", id="pet")
+    store.add_message("s", "user", "a cat")
+    store.remember("s", "the new one", id="pet")
+    store.remember("s", "in a meeting", id="now", ttl=5)
+    clock.advance(5)
+    (hit,) = store.search("cat", around=5)
+    assert hit.around == ()
+    (hit,) = store.search("new one", around=5)
+    assert (hit.entry.value.id, hit.around) == ("pet", ())
+
+
+def test_a_common_word_finds_too(store):
+    for n in range(20):
+        store.remember(FACTS, f"dog {n}" if n < 15 else f"bird {n}", id=f"m{n}")
+    store.remember(FACTS, "Rome", id="city")
+    assert len(found(store, "dog rome", k=100)) == 16
+
+
+def test_neighbours_are_those_of_the_conversation(store):
+    roles = ["user", "assistant"] * 10
+    for n, role in enumerate(roles):
+        store.add_message("ana", role, "zebra" if n == 0 else "nothing")
+    say(store, "ana/0", "one", "two")
+    assert found(store, "zebra", where={"role": "user"}) == [("ana", 0), ("ana", 2)]
+    assert found(store, "zebra") == [("ana", 0), ("ana", 1), ("ana", 2)]
+
+
 def test_an_answer_is_found_by_the_words_of_its_question(store):
     say(store, "s", "a", "b", "c", "Where was the wedding held?", "In Lisbon!", "d", "e", "f")
     assert set(found(store, "wedding", k=3)) >= {("s", 3), ("s", 4)}
@@ -86,7 +114,7 @@ def test_who_is_named_in_the_query_comes_first(store):
         message = ChatMessage(role="user", name=name, content="I love the sea")
         store.add_messages(f"by {name}", [message])
     assert found(store, "What does Bob love?", k=1) == [("by Bob", 0)]
-    assert len(found(store, "Bob")) == 0, "no text says so"
+    assert found(store, "Bob") == [], "no text says so"
 
 
 def test_the_same_query_gives_the_same_order(filled):
@@ -235,10 +263,10 @@ def test_words_and_vectors_are_fused(make_store):
         ([], {}),
         ([float("nan")], {}),
         ("cat", {"k": 0}),
-        ("cat", {"k": 10_000}),
         ("cat", {"offset": -1}),
         ("cat", {"around": "one"}),
         ("cat", {"kinds": ["thought"]}),
+        ("cat", {"kinds": ["tool_call"]}),
         ("cat", {"sessions": "one"}),
         ("cat", {"sessions": ["one"], "under": ("a",)}),
         ("cat", {"under": ()}),
@@ -259,3 +287,7 @@ def test_too_much_is_refused_and_not_left_out(store, monkeypatch):
     with pytest.raises(LimitError, match="narrow it"):
         store.search("cat")
     assert len(found(store, "cat", sessions=["two"])) == 3
+    with pytest.raises(LimitError, match="narrow it"):
+        store.search("cat", where={"role": "nobody"})
+    with pytest.raises(LimitError):
+        store.search("cat", k=10_000)

@@ -3,12 +3,12 @@
 from indelible.core.ranking import Document, build_snippet, count_terms, rank, tokenize
 
 
-def document(text, place="s", position=0, author="", similarity=None, terms=()):
+def document(text, session="s", position=0, author="", similarity=None, terms=()):
     tokens = tokenize(text)
     return Document(
-        session=place,
+        session=session,
         position=position,
-        place=place,
+        order=position,
         length=len(tokens),
         counts=count_terms(tokens, terms),
         authors=frozenset(token.term for token in tokenize(author)),
@@ -23,7 +23,7 @@ def terms_of(text):
 def ranked(texts, query, **more):
     terms = terms_of(query)
     documents = [
-        document(text, place=str(n), position=n, terms=terms) for n, text in enumerate(texts)
+        document(text, session=str(n), position=n, terms=terms) for n, text in enumerate(texts)
     ]
     return [each.document.position for each in rank(documents, terms, **more)]
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-# The tokenizer, as SQLite's full-text search names it: words of any script without diacritics and
-# case, and without English endings.
+# The tokenizer, as SQLite's full-text search names it: words between spaces and signs, without
+# diacritics and case, and without English endings.
 TOKENIZER: Final = ("porter", "unicode61", "remove_diacritics", "2")
 
 # BM25, with the constants that full-text engines use.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
-# A word in more documents than this is common.
-_COMMON_SHARE: Final = 0.1
 # What a document adds to those beside it in its session: an answer often lacks the words of its
 # question.
 _NEIGHBOUR_SHARES: Final = {1: 0.5, 2: 0.25}
 # How much more a document counts if the query names its author.
 _AUTHOR_FACTOR: Final = 1.5
+# How much the name of an author counts as a word: most often it says who is meant, not what.
+_NAME_SHARE: Final = 0.1
 # Reciprocal rank fusion. Words count for more: a near vector alone is often about something else.
 _FUSION_OFFSET: Final = 20
 _VECTOR_WEIGHT: Final = 0.6
@@ -45,8 +45,9 @@ class Document:
 
     session: str
     position: int
-    # Documents of one place are neighbours, in the order in which they come.
-    place: str
+    # Which message of its session it is, counted by those that are visible; None for other kinds,
+    # which have no neighbours.
+    order: int | None
     # How many words it has, and how often each word of the query.
     length: int
     counts: Mapping[str, int]
@@ -82,86 +83,82 @@ def count_terms(tokens: Iterable[Token], terms: Collection[str]) -> dict[str, in
 
 
 def rank(documents: Sequence[Document], terms: Collection[str]) -> list[Ranked]:
-    """Rank the documents that have something of the query, best first; ties as they come."""
-    by_text = _sort(_score_text(documents, terms))
-    nearness = {
+    """Rank the documents that have something of the query, best first; ties by where they are."""
+    by_text = _score_text(documents, frozenset(terms))
+    by_vector = {
         number: document.similarity
         for number, document in enumerate(documents)
         if document.similarity is not None
     }
-    by_vector = _sort(nearness)
-    if not by_vector:
-        scored = _score_text(documents, terms)
-        return [
-            Ranked(documents[number], scored[number], {"text": place})
-            for place, number in enumerate(by_text, 1)
-        ]
     ranks: dict[int, dict[str, int]] = {}
-    for name, order in (("text", by_text), ("vector", by_vector)):
-        for place, number in enumerate(order, 1):
-            ranks.setdefault(number, {})[name] = place
-    scores = {number: _fuse(places) for number, places in ranks.items()}
-    return [Ranked(documents[number], scores[number], ranks[number]) for number in _sort(scores)]
+    for name, scores in (("text", by_text), ("vector", by_vector)):
+        for nth, number in enumerate(_sort(documents, scores), 1):
+            ranks.setdefault(number, {})[name] = nth
+    scores = {n: _fuse(each) for n, each in ranks.items()} if by_vector else by_text
+    ordered = _sort(documents, scores)
+    return [Ranked(documents[number], scores[number], ranks[number]) for number in ordered]
 
 
 def _fuse(ranks: Mapping[str, int]) -> float:
     weights = {"text": 1.0, "vector": _VECTOR_WEIGHT}
-    return sum(weights[name] / (_FUSION_OFFSET + place) for name, place in ranks.items())
+    return sum(weights[name] / (_FUSION_OFFSET + nth) for name, nth in ranks.items())
 
 
-def _sort(scores: Mapping[int, float]) -> list[int]:
-    return sorted(scores, key=lambda number: (-scores[number], number))
+def _sort(documents: Sequence[Document], scores: Mapping[int, float]) -> list[int]:
+    def key(number: int) -> tuple[float, str, int]:
+        document = documents[number]
+        return -scores[number], document.session, document.position
+
+    return sorted(scores, key=key)
 
 
-def _score_text(documents: Sequence[Document], terms: Collection[str]) -> dict[int, float]:
-    """Score the documents by their words, and by those of their neighbours."""
-    named = {term for term in terms if any(term in each.authors for each in documents)}
-    # A name says who speaks, unless it is all that is asked for.
-    wanted = [term for term in terms if term not in named] or list(terms)
-    own = _compute_bm25(documents, _drop_common(documents, wanted))
+def _score_text(documents: Sequence[Document], terms: frozenset[str]) -> dict[int, float]:
+    """Score the documents by their words, by those of their neighbours, and by their authors."""
+    authors = terms & frozenset[str]().union(*(document.authors for document in documents))
+    own = _compute_bm25(documents, terms, authors)
     scores = dict(own)
-    for number, score in own.items():
-        for step, share in _NEIGHBOUR_SHARES.items():
-            for other in (number - step, number + step):
-                if 0 <= other < len(documents) and (
-                    documents[other].place == documents[number].place
-                ):
-                    scores[other] = scores.get(other, 0.0) + share * score
-    return {
-        number: score * (_AUTHOR_FACTOR if documents[number].authors & named else 1.0)
-        for number, score in scores.items()
+    numbers = {
+        (document.session, document.order): number
+        for number, document in enumerate(documents)
+        if document.order is not None
     }
+    for number, score in own.items():
+        session, order = documents[number].session, documents[number].order
+        if order is None:
+            continue
+        for step, share in _NEIGHBOUR_SHARES.items():
+            for other in (numbers.get((session, order + at)) for at in (-step, step)):
+                if other is not None:
+                    scores[other] = scores.get(other, 0.0) + share * score
+    for number in scores:
+        if documents[number].authors & authors:
+            scores[number] *= _AUTHOR_FACTOR
+    return scores
 
 
-def _drop_common(documents: Sequence[Document], terms: Sequence[str]) -> list[str]:
-    """Drop words that are in many documents, if there are others: they say little."""
-    frequency = Counter(term for document in documents for term in document.counts)
-    rare = [term for term in terms if 0 < frequency[term] <= _COMMON_SHARE * len(documents)]
-    return rare or list(terms)
-
-
-def _compute_bm25(documents: Sequence[Document], terms: Sequence[str]) -> dict[int, float]:
+def _compute_bm25(
+    documents: Sequence[Document], terms: frozenset[str], authors: frozenset[str]
+) -> dict[int, float]:
     total = len(documents)
     average = sum(document.length for document in documents) / total if total else 0.0
     frequency = Counter(term for document in documents for term in document.counts)
     weights = {
         term: math.log(1 + (total - frequency[term] + 0.5) / (frequency[term] + 0.5))
+        * (_NAME_SHARE if term in authors else 1.0)
         for term in terms
     }
     scores: dict[int, float] = {}
     for number, document in enumerate(documents):
         norm = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * document.length / (average or 1))
-        score = sum(
-            weights[term] * count * (_SATURATION + 1) / (count + norm)
-            for term, count in document.counts.items()
-            if term in weights
-        )
-        if score:
-            scores[number] = score
+        if document.counts:
+            scores[number] = sum(
+                weights[term] * count * (_SATURATION + 1) / (count + norm)
+                for term, count in document.counts.items()
+            )
     return scores
 
 
-# The longest snippet, and what comes before its first matching word.
+# About how long a snippet is, and what comes before its first matching word.
 _SNIPPET_BYTES: Final = 240
 _SNIPPET_LEAD_BYTES: Final = 60
 

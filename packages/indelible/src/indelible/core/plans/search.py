@@ -1,7 +1,7 @@
-"""Search among what is visible: entries by their words and vectors, summaries by vectors alone.
+"""Search among what is visible.
 
-What is searched is read and ranked here, so that every engine finds the same, and nothing that was
-rolled back, retracted, or has expired.
+`search` reads and ranks entries here, so that every engine finds the same, and nothing that was
+rolled back, retracted, or has expired. `search_summaries` has the engine choose by vectors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from indelible import view
 from indelible.core import filters, ranking
+from indelible.core.codec import format_value
 from indelible.core.content import get_content_text
 from indelible.core.embedding import Vector, to_floats
 from indelible.core.filters import Filter
@@ -44,30 +45,95 @@ KINDS: Final = (Kind.MESSAGE, Kind.SUMMARY, Kind.MEMORY)
 _FIELDS: Final = ("session_id", "kind", "role", "name", "id", "written_at")
 
 
-class Query(NamedTuple):
-    """What is searched for: text, a vector and the embedder that made it, or both."""
+class Request(NamedTuple):
+    """A search, checked: for a text, for a vector of an embedder, or for both."""
 
-    text: str | None = None
-    vector: Vector | None = None
-    embedder: str | None = None
+    text: str | None
+    vector: Vector | None
+    embedder: str | None
+    sessions: tuple[str, ...] | None
+    under: str | None
+    kinds: frozenset[Kind]
+    where: Filter
+    k: int
+    offset: int
+    around: int
+    as_of: str | None
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """The words that are looked for."""
+        return frozenset(token.term for token in ranking.tokenize(self.text or ""))
 
 
-def parse_query(query: object) -> Query:
+def parse_request(
+    query: object,
+    *,
+    sessions: Iterable[str] | None,
+    under: object,
+    kinds: Iterable[Kind | str] | None,
+    where: Mapping[str, Any] | None,
+    k: int,
+    offset: int,
+    around: int,
+    as_of: str | None,
+) -> Request:
+    """Check what is asked for."""
+    text, vector = _parse_query(query)
+    if sessions is not None and under is not None:
+        raise UsageError("search takes sessions= or under=, not both")
+    if isinstance(sessions, str):
+        raise UsageError(f"sessions is a list of session ids, not {sessions!r}", value=sessions)
+    names = None if sessions is None else tuple(dict.fromkeys(map(check_session_id, sessions)))
+    if as_of is not None and (names is None or len(names) != 1):
+        raise UsageError("as_of= is a snapshot of one session: name it with sessions=[…]")
+    wanted = check_kinds(KINDS if kinds is None else kinds) or frozenset()
+    if not wanted <= set(KINDS):
+        known = ", ".join(KINDS)
+        raise UsageError(f"search finds entries of the kinds {known}, not {kinds!r}", value=kinds)
+    return Request(
+        text,
+        vector,
+        None,
+        names,
+        None if under is None else build_collection_id(under),
+        wanted,
+        filters.parse_filter(where, fields=_FIELDS, documents=("metadata", "value")),
+        _check_number("k", k, 1),
+        _check_number("offset", offset, 0),
+        _check_number("around", around, 0),
+        as_of,
+    )
+
+
+def _parse_query(query: object) -> tuple[str | None, Vector | None]:
     """Parse a query: text, a vector, or a pair of both."""
     if isinstance(query, tuple) and len(query) == 2 and isinstance(query[0], str):
-        return Query(query[0], _check_vector(query[1]))
+        return query[0], _check_vector(query[1])
     if isinstance(query, str):
         if not query.strip():
             raise UsageError(f"a query is text, a vector, or both, not {query!r}", value=query)
-        return Query(query)
-    return Query(None, _check_vector(query))
+        return query, None
+    return None, _check_vector(query)
 
 
 def _check_vector(given: Any) -> Vector:
     vector = to_floats(given)
     if not vector or not all(map(math.isfinite, vector)):
-        raise UsageError(f"not a vector to compare with: {given!r}", value=given)
+        raise UsageError(f"not a vector to compare with: {format_value(given)}", value=given)
     return vector
+
+
+def _check_number(name: str, number: object, least: int) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise UsageError(f"{name} is a number from {least} up, not {number!r}", value=number)
+    if number > SEARCH_HITS_MAX:
+        raise LimitError(
+            f"{name} is {number}; the limit is {SEARCH_HITS_MAX}",
+            limit=SEARCH_HITS_MAX,
+            actual=number,
+        )
+    return number
 
 
 class Scope(NamedTuple):
@@ -78,38 +144,23 @@ class Scope(NamedTuple):
     frozen: FrozenView | None = None
 
 
-def search(
-    query: Query,
-    *,
-    sessions: Iterable[str] | None,
-    under: object,
-    kinds: Iterable[Kind | str],
-    where: Mapping[str, Any] | None,
-    k: int,
-    offset: int,
-    around: int,
-    as_of: str | None,
-) -> Plan[list[Hit]]:
+def search(request: Request) -> Plan[list[Hit]]:
     """Find the entries that fit a query best."""
-    wanted = check_kinds(kinds) or frozenset()
-    for name, number, least in (("k", k, 1), ("offset", offset, 0), ("around", around, 0)):
-        _check_number(name, number, least)
-    conditions = filters.parse_filter(where, fields=_FIELDS, documents=("metadata", "value"))
-    tokens = ranking.tokenize(query.text or "")
-    terms = list(dict.fromkeys(token.term for token in tokens))
-    chosen = yield from _choose_sessions(sessions, under, as_of)
+    terms = request.terms
+    scopes = yield from _choose_sessions(request)
     for attempt in range(_ATTEMPTS_MAX):
         states: dict[str, FrozenView] = {}
         documents: list[Document] = []
+        left = SEARCH_ENTRIES_MAX
         try:
-            for scope in chosen:
-                left = SEARCH_ENTRIES_MAX - len(documents)
-                found, states[scope.session] = yield from _read_documents(
-                    scope, wanted, conditions, query, terms, left
+            for scope in scopes:
+                found, states[scope.session], looked = yield from _read_documents(
+                    scope, request, terms, left
                 )
                 documents += found
-            ranked = ranking.rank(documents, terms)[offset : offset + k]
-            return (yield from _build_hits(ranked, states, terms, around))
+                left -= looked
+            ranked = ranking.rank(documents, terms)[request.offset :][: request.k]
+            return (yield from _build_hits(ranked, states, terms, request.around))
         except ConflictError:
             # A vacuum removed entries of a state that was being read.
             if attempt == _ATTEMPTS_MAX - 1:
@@ -117,36 +168,18 @@ def search(
     raise AssertionError
 
 
-def _check_number(name: str, number: object, least: int) -> None:
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise UsageError(f"{name} is a number from {least} up, not {number!r}", value=number)
-    if not least <= number <= SEARCH_HITS_MAX:
-        raise UsageError(
-            f"{name} is a number from {least} to {SEARCH_HITS_MAX}, not {number}", value=number
-        )
-
-
-def _choose_sessions(
-    sessions: Iterable[str] | None, under: object, as_of: str | None
-) -> Plan[list[Scope]]:
-    if sessions is not None and under is not None:
-        raise UsageError("search takes sessions= or under=, not both")
-    if isinstance(sessions, str):
-        raise UsageError(f"sessions is a list of session ids, not {sessions!r}", value=sessions)
-    if sessions is not None:
-        names = list(dict.fromkeys(map(check_session_id, sessions)))
-    elif under is not None:
+def _choose_sessions(request: Request) -> Plan[list[Scope]]:
+    if request.sessions is not None:
+        names = [*request.sessions]
+    elif request.under is not None:
         # Label by label: a session that only begins with the same text is another one.
-        top = build_collection_id(under)
-        below = yield from list_all_sessions(None, prefix=f"{top}/")
-        names = [top, *below]
+        below = yield from list_all_sessions(None, prefix=f"{request.under}/")
+        names = [request.under, *below]
     else:
         names = yield from list_all_sessions(None)
-    if as_of is None:
+    if request.as_of is None:
         return [Scope(name) for name in names]
-    if len(names) != 1 or sessions is None:
-        raise UsageError("as_of= is a snapshot of one session: name it with sessions=[…]")
-    found = yield from read_snapshots(names[0], (as_of,))
+    found = yield from read_snapshots(names[0], (request.as_of,))
     (record,) = found.records
     head = found.head
     extents = view.freeze(record.view, record.end)
@@ -154,35 +187,34 @@ def _choose_sessions(
 
 
 def _read_documents(
-    scope: Scope,
-    kinds: frozenset[Kind],
-    conditions: Filter,
-    query: Query,
-    terms: Sequence[str],
-    left: int,
-) -> Plan[tuple[list[Document], FrozenView]]:
-    """Read what is to be ranked of one session."""
+    scope: Scope, request: Request, terms: frozenset[str], left: int
+) -> Plan[tuple[list[Document], FrozenView, int]]:
+    """Read what is to be ranked of one session; also returns its state, and how much was read."""
     session, frozen = scope
     documents: dict[object, Document] = {}
     start: int | None = None
-    looked = 0
+    looked = messages = 0
     while True:
-        page = yield from perform(Read(session, frozen, kinds, PAGE_ENTRIES_MAX, start=start))
+        op = Read(session, frozen, request.kinds, PAGE_ENTRIES_MAX, start=start)
+        page = yield from perform(op)
         frozen = page.frozen
         looked += len(page.rows)
         if looked > left:
             raise _build_limit_error()
         for entry in EntryDecoder(session).to_entries(page.rows):
-            # Of the versions of a memory, the newest one counts.
-            own = isinstance(entry.value, StoredMemory) and entry.value.id
-            name: object = ("memory", own) if own else entry.position
-            documents.pop(name, None)
-            if own is not False and not is_memory(entry, page.head):
-                continue
-            if filters.matches(conditions, _build_document_fields(session, entry)):
-                documents[name] = _build_document(session, entry, query, terms)
+            name: object = entry.position
+            if isinstance(entry.value, StoredMemory):
+                # Of the versions of a memory, the newest one counts.
+                name = ("memory", entry.value.id)
+                documents.pop(name, None)
+                if not is_memory(entry, page.head):
+                    continue
+            order = messages if isinstance(entry.value, ChatMessage) else None
+            messages += order is not None
+            if filters.matches(request.where, _build_fields(session, entry)):
+                documents[name] = _build_document(session, entry, order, request, terms)
         if page.resume is None:
-            return list(documents.values()), frozen
+            return list(documents.values()), frozen, looked
         start = page.resume
 
 
@@ -194,19 +226,19 @@ def _build_limit_error() -> LimitError:
     )
 
 
-def _build_document(session: str, entry: Entry, query: Query, terms: Sequence[str]) -> Document:
+def _build_document(
+    session: str, entry: Entry, order: int | None, request: Request, terms: frozenset[str]
+) -> Document:
     value = entry.value
-    is_message = isinstance(value, ChatMessage)
     tokens = ranking.tokenize(_get_text(entry))
     author = value.name if isinstance(value, ChatMessage) else None
     similarity: float | None = None
-    if query.vector is not None and isinstance(value, Summary | StoredMemory):
-        similarity = _compare(query, value)
+    if request.vector is not None and isinstance(value, Summary | StoredMemory):
+        similarity = _compare(request.vector, request.embedder or "unnamed", value)
     return Document(
-        # Only messages of a conversation belong together.
-        place=session if is_message else f"{session}/{entry.position}",
         session=session,
         position=entry.position,
+        order=order,
         length=len(tokens),
         counts=ranking.count_terms(tokens, terms),
         authors=frozenset(token.term for token in ranking.tokenize(author or "")),
@@ -214,14 +246,11 @@ def _build_document(session: str, entry: Entry, query: Query, terms: Sequence[st
     )
 
 
-def _compare(query: Query, value: Summary | StoredMemory) -> float | None:
-    """Return the similarity to the query; None if the vectors cannot be compared."""
-    assert query.vector is not None
-    if value.vector is None or value.embedder != (query.embedder or "unnamed"):
+def _compare(vector: Vector, embedder: str, value: Summary | StoredMemory) -> float | None:
+    """Return the similarity to a vector; None if the two cannot be compared."""
+    if value.vector is None or value.embedder != embedder or len(value.vector) != len(vector):
         return None
-    if len(value.vector) != len(query.vector):
-        return None
-    return compute_cosine(query.vector, value.vector)
+    return compute_cosine(vector, value.vector)
 
 
 def _get_text(entry: Entry) -> str:
@@ -230,8 +259,7 @@ def _get_text(entry: Entry) -> str:
     if isinstance(value, ChatMessage):
         return get_content_text(value.content) or ""
     if isinstance(value, StoredMemory):
-        parts = [value.text or ""] if value.text is not None else [_join_texts(value.value)]
-        return " ".join(parts)
+        return value.text if value.text is not None else _join_texts(value.value)
     return value.text if isinstance(value, Summary) else ""
 
 
@@ -244,7 +272,7 @@ def _join_texts(value: object) -> str:
     return " ".join(map(_join_texts, value)) if isinstance(value, list) else ""
 
 
-def _build_document_fields(session: str, entry: Entry) -> dict[str, object]:
+def _build_fields(session: str, entry: Entry) -> dict[str, object]:
     """Build what a filter looks at; what an entry does not have is missing."""
     value = entry.value
     fields: dict[str, object] = {
@@ -263,48 +291,61 @@ def _build_document_fields(session: str, entry: Entry) -> dict[str, object]:
 
 
 def _build_hits(
-    ranked: Sequence[Ranked], states: Mapping[str, FrozenView], terms: Sequence[str], around: int
+    ranked: Sequence[Ranked], states: Mapping[str, FrozenView], terms: frozenset[str], around: int
 ) -> Plan[list[Hit]]:
     """Read the entries of a result, and those around them."""
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for document, _, _ in ranked:
-        before, after = _find_neighbours(states[document.session], document.position, around)
-        own = ((document.position, document.position + 1),)
-        spans.setdefault(document.session, []).extend((*before, *own, *after))
+    beside = {
+        (document.session, document.position): _find_neighbours(
+            states[document.session], document, around
+        )
+        for document, _, _ in ranked
+    }
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for (session, position), extents in beside.items():
+        wanted.setdefault(session, []).extend(((position, position + 1), *extents))
     entries: dict[tuple[str, int], Entry] = {}
-    for session, extents in spans.items():
-        state = states[session]
-        asked = FrozenView(state.life, view.normalize(extents), state.version, state.vacuums)
+    for session, pieces in wanted.items():
+        state, spans = states[session], view.normalize(pieces)
+        if len(entries) + view.count(spans) > SEARCH_ENTRIES_MAX:
+            raise _build_limit_error()
+        asked = FrozenView(state.life, spans, state.version, state.vacuums)
         found = yield from perform(Read(session, asked))
-        for entry in EntryDecoder(session).to_entries(found.rows):
-            entries[session, entry.position] = entry
+        for each in EntryDecoder(session).to_entries(found.rows):
+            # One that was erased meanwhile is no hit.
+            if not isinstance(each.value, StoredMemory) or each.value.id:
+                entries[session, each.position] = each
     hits: list[Hit] = []
     for document, score, ranks in ranked:
-        session, position = document.session, document.position
-        before, after = _find_neighbours(states[session], position, around)
-        entry = entries[session, position]
-        beside = [entries[session, at] for at in view.iter_positions((*before, *after))]
+        at = document.session, document.position
+        if at not in entries:
+            continue
+        others = [
+            entries[document.session, position]
+            for position in view.iter_positions(beside[at])
+            if (document.session, position) in entries
+        ]
         hits.append(
             Hit(
-                session_id=session,
-                position=position,
-                entry=entry,
+                session_id=document.session,
+                position=document.position,
+                entry=entries[at],
                 score=score,
                 ranks=ranks,
-                snippet=ranking.build_snippet(_get_text(entry), terms),
-                around=tuple(beside),
+                snippet=ranking.build_snippet(_get_text(entries[at]), terms),
+                # Memories stand for themselves.
+                around=tuple(each for each in others if each.kind is not Kind.MEMORY),
             )
         )
     return hits
 
 
-def _find_neighbours(state: FrozenView, position: int, count: int) -> tuple[Extents, Extents]:
-    """Find the visible entries before and after a position."""
-    if not count:
-        return (), ()
-    before = view.clip(state.extents, 0, position)
-    after = view.clip(state.extents, position + 1, state.extents[-1][1])
-    return view.take_last(before, count), view.take_first(after, count)
+def _find_neighbours(state: FrozenView, document: Document, count: int) -> Extents:
+    """Find the visible entries around a message; other kinds have none."""
+    if not count or document.order is None:
+        return ()
+    before = view.clip(state.extents, 0, document.position)
+    after = view.clip(state.extents, document.position + 1, state.extents[-1][1])
+    return (*view.take_last(before, count), *view.take_first(after, count))
 
 
 def search_summaries(
