@@ -107,8 +107,9 @@ async def test_each_of_several_servers_is_named(refuse, scheme, closed_port, sil
     assert f"port {silent_port} of 127.0.0.1 is open" in str(error)
 
 
-async def test_a_socket_that_is_not_there(refuse, tmp_path):
-    error = await refuse(f"unix://{tmp_path}/redis.sock", timeout_s=LONG_S)
-    assert f"no server answers at the socket {tmp_path}/redis.sock" in str(error)
-    error = await refuse(f"postgresql:///x?host={tmp_path}", timeout_s=LONG_S)
+@pytest.mark.parametrize(
+    "url", ["unix://{}/redis.sock", "postgresql:///x?host={}"], ids=["redis", "postgresql"]
+)
+async def test_a_socket_that_is_not_there(refuse, url, tmp_path):
+    error = await refuse(url.format(tmp_path), timeout_s=LONG_S)
     assert f"no server answers at the socket {tmp_path}" in str(error)
