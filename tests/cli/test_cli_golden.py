@@ -1,7 +1,4 @@
-"""`snapshot-db`: compare files of any program, list goldens, and remove unused ones."""
-
-import json
-import shutil
+"""`snapshot-db`: compare files of any program."""
 
 import apsw
 import pytest
@@ -59,39 +56,4 @@ def test_what_cannot_be_compared_is_refused(notes, golden):
     notes("diff", "a.db", "diary.txt", code=2)
     notes("diff", "a.db", "b.db", "--ignore", "note.color", code=2)
     notes("diff", "a.db", "b.db", "--replace", "note.body", code=2)
-    notes("list", "nowhere", code=4)
     golden()
-
-
-def golden_files(folder, module, name, *, test=True):
-    place = folder / "__snapshot_dbs__" / module
-    make(place / f"{name}.db", "CREATE TABLE t (a)")
-    (place / f"{name}.json").write_text("{}")
-    if test:
-        (folder / f"{module}.py").write_text("")
-    return place / f"{name}.db"
-
-
-def test_unused_goldens_are_listed_and_removed_when_asked_for(command, golden):
-    folder = command.folder / "tests"
-    folder.mkdir()
-    command("list", "tests")
-    used = golden_files(folder, "test_a", "used")
-    unknown = golden_files(folder, "test_a", "unknown")
-    unused = golden_files(folder, "test_gone", "unused", test=False)
-    shutil.copy(used, used.with_name("used.obtained.db"))
-    record = {"test_a.py": {"complete_for": None, "used": {"used": ["test_a.py::test_it"]}}}
-    cache = folder / ".pytest_cache" / "v" / "snapshot_db"
-    cache.mkdir(parents=True)
-    (cache / "goldens").write_text(json.dumps({"root": str(folder), "modules": record}))
-    command("list", "tests")
-    command("list", "tests", "--json")
-    command("prune", "tests", "--dry-run")
-    command("prune", "tests", code=2)
-    assert unused.exists()
-    command("prune", "tests", "--yes")
-    command("prune", "tests", "--yes")
-    golden()
-    assert not unused.exists()
-    assert used.exists()
-    assert unknown.exists()

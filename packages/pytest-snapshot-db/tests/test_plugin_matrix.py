@@ -1,6 +1,7 @@
 """Beside the other plugins for snapshots, on several versions of pytest, each in its environment.
 
-`make test` takes the oldest and the newest; `make test-matrix` takes all.
+`make test` takes the oldest and the newest, with each plugin on one of them and syrupy on both;
+`make test-matrix` takes all of them everywhere, with and without xdist.
 """
 
 import os
@@ -12,8 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-VERSIONS = os.environ.get("INDELIBLE_PYTESTS", "8.0 newest").split()
 ALL = "INDELIBLE_PYTESTS" in os.environ
+# For each version of pytest, the other plugin and what is passed to pytest.
+WAYS = {
+    "8.0": [("", []), ("syrupy", ["-n1"]), ("snapshot", [])],
+    "newest": [("", ["-n1"]), ("syrupy", []), ("snapshottest", ["-n1"])],
+}
+VERSIONS = os.environ.get("INDELIBLE_PYTESTS", " ".join(WAYS)).split()
 INSTALL = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python"]
 
 # The other plugins, each by the name that pytest knows it by, and a test that uses it.
@@ -44,17 +50,22 @@ def roll_forward(path):
     db.close()
 
 
+def test_ours(snapshot_db):
+    path = snapshot_db("base", build=build)
+    roll_forward(path)
+    snapshot_db.assert_matches("after", path, ignore={"note.id"})
+"""
+
+# The fixtures of indelible, on the same versions of pytest.
+OTHERS[""] = """
 pytest_plugins = ["indelible.testing"]
 
 
-def test_ours(snapshot_db, run_in_process):
+def test_theirs(memory_store, snapshot_db, run_in_process):
+    memory_store.add_message("ana", "user", "hello")
     path = snapshot_db("base", build=build)
     run_in_process(roll_forward, path)
     snapshot_db.assert_matches("after", path, ignore={"note.id"})
-
-
-def test_a_store(memory_store):
-    memory_store.add_message("ana", "user", "hello")
 """
 
 
@@ -63,7 +74,7 @@ def environment(version, folder):
     made = folder / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
     locked = ROOT / "requirements" / "matrix" / f"pytest-{version}.txt"
-    options = ["install", "--no-deps"]
+    options = ["install", "--no-deps", "--no-compile"]
     install = [*INSTALL, str(made), *options]
     subprocess.run([*install, "--require-hashes", "--requirement", str(locked)], check=True)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -93,34 +104,40 @@ def run(python, folder, other, *arguments):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_lives_beside_other_plugins(version, tmp_path):
     python = environment(version, tmp_path)
-    ways = product(OTHERS, ([], ["-n2"])) if ALL else zip(OTHERS, ([], ["-n1"]) * 2, strict=True)
+    ways = product(OTHERS, ([], ["-n2"])) if ALL else WAYS[version]
     for other, workers in ways:
         folder = tmp_path / f"{other or 'alone'}{''.join(workers)}"
         folder.mkdir()
         (folder / "test_it.py").write_text(OURS + "\n\n" + OTHERS[other])
-        try_out(python, folder, other, workers)
+        (try_beside if other else try_alone)(python, folder, other, workers)
+        before = read_goldens(folder)
+        assert sorted(before) == ["after.db", "after.json", "base.db", "base.json"]
+        if ALL or not other:
+            again = run(python, folder, other, *workers)
+            assert again.returncode == 0, again
+            assert read_goldens(folder) == before
 
 
-def try_out(python, folder, other, workers):
-    """Without a golden, with each flag that makes one, and with it."""
-    if ALL or not other:
-        missing = run(python, folder, other, *workers, "-k", "ours")
-        assert missing.returncode == 1, missing
-        assert "--snapshot-db-update-only=new" in missing.stdout, missing
+def read_goldens(folder):
     goldens = folder / "__snapshot_dbs__" / "test_it"
-    if other:
-        # Their flag writes theirs alone: our test still has no golden.
-        updated = run(python, folder, other, *workers, "--snapshot-update")
-        assert "2 passed" in updated.stdout, updated
-        assert updated.returncode == 1, updated
-        assert not goldens.exists()
-    # Our flag writes ours alone.
+    return {path.name: path.read_bytes() for path in goldens.iterdir()}
+
+
+def try_alone(python, folder, other, workers):
+    """Where no other plugin is, their flag is ours, too."""
+    made = run(python, folder, other, *workers, "--snapshot-update")
+    assert "2 passed" in made.stdout, made
+    assert made.returncode == 0, made
+
+
+def try_beside(python, folder, other, workers):
+    """Each flag writes the snapshots of its own plugin alone."""
+    theirs = run(python, folder, other, *workers, "--snapshot-update")
+    assert "1 passed" in theirs.stdout, theirs
+    assert theirs.returncode == 1, theirs
+    assert "--snapshot-db-update-only=new" in theirs.stdout, theirs
+    assert not (folder / "__snapshot_dbs__").exists()
     made = run(python, folder, other, *workers, "--snapshot-db-update")
-    assert f"{3 if other else 2} passed" in made.stdout, made
+    assert "2 passed" in made.stdout, made
     assert made.returncode == 0, made
     assert (folder / "__snapshots__").exists() is (other == "syrupy")
-    before = {path.name: path.read_bytes() for path in goldens.iterdir()}
-    assert sorted(before) == ["after.db", "after.json", "base.db", "base.json"]
-    again = run(python, folder, other, *workers)
-    assert again.returncode == 0, again
-    assert {path.name: path.read_bytes() for path in goldens.iterdir()} == before

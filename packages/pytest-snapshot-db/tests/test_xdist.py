@@ -1,7 +1,5 @@
 """Goldens and workers of xdist: each golden written once and whole, and touched ones found."""
 
-import json
-
 pytest_plugins = ["pytester"]
 
 MANY = """
@@ -16,18 +14,13 @@ MANY = """
 """
 
 
-def test_workers_write_each_golden_once_and_agree_on_who_uses_it(project):
+def test_workers_write_each_golden_once(project):
     ran = project.tests(MANY).run_apart("-n", "2", "--snapshot-db-update")
     ran.assert_outcomes(passed=12)
     shown = ran.stdout.str()
     assert shown.count("\nnew ") == 5
     assert "changed" not in shown
     assert "TOUCHED" not in shown
-    said = json.loads((project.path / ".pytest_cache/v/snapshot_db/goldens").read_text())
-    (module,) = said["modules"].values()
-    assert module["complete_for"]
-    assert len(module["used"]["base"]) == 12
-    assert len(module["used"]["after 1"]) == 4
     assert sorted(path.name for path in project.goldens.iterdir() if path.suffix == ".db") == [
         "after 0.db",
         "after 1.db",
@@ -46,10 +39,9 @@ def test_what_workers_find_is_told_as_by_one_process(project):
             snapshot_db.assert_matches("after", path)
     """
     project.tests(MANY).run("--snapshot-db-update").assert_outcomes(passed=12)
-    ran = project.tests(touching).run_apart("-n", "1", "--color=yes")
+    ran = project.tests(touching).run_apart("-n", "1")
     ran.assert_outcomes(failed=1)
     shown = ran.stdout.str()
-    assert "\x1b[0;33m  ~ id=2: body: 'bread' → 'beer'" in shown
+    assert "  ~ id=2: body: 'bread' → 'beer'" in shown
     assert "TOUCHED __snapshot_dbs__/test_it/base.db: its bytes were changed" in shown
     assert "  by test_it.py::test_touches" in shown
-    assert not list(project.path.glob("indelible-*"))

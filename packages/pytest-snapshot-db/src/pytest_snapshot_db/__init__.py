@@ -1,7 +1,7 @@
-"""Goldens: SQLite files that tests are given copies of and are held against, and never change.
+"""Golden SQLite files for pytest: tests get copies of them, and are compared with them.
 
-It works on any SQLite file and knows nothing of the store. What a test uses is the fixture
-`snapshot_db`; its class is here for annotations.
+It works on any SQLite file. What a test uses is the fixture `snapshot_db`; its class is here for
+annotations.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +14,6 @@ from pytest_snapshot_db.rules import RuledDatabase, Rules, check_rules
 
 # Rows of each kind and table that are kept to be shown; all are counted.
 ROWS_SHOWN: Final = 20
-# Aligning takes time with the product of the lengths. Beyond this it is not tried.
-ALIGN_STEPS_MAX: Final = 1_000_000
 HEADER: Final = ("user_version", "application_id")
 
 _TOKEN = re.compile(
@@ -108,7 +104,7 @@ def compare_files(
             before, after = one.read_pragma(name), two.read_pragma(name)
             if before != after:
                 found.header.append((name, before, after))
-        tables = _TableComparison(one, RuledDatabase(one, rules), RuledDatabase(two, rules), limit)
+        tables = _TableComparison(RuledDatabase(one, rules), RuledDatabase(two, rules), limit)
         found.tables = list(tables.run())
         return found
 
@@ -136,23 +132,18 @@ def _count(database: Database, source: str) -> int:
 
 
 class _TableComparison:
-    """Compares tables one after the other, each by way of three temporary tables.
+    """Compares tables one after the other, each by way of temporary tables.
 
     `before` and `after` hold the rows as the rules let them be seen, in their order, as c0, c1, …
     and `reals`, which tells apart what SQL takes for equal: 1 and 1.0, 0.0 and -0.0. `pair` holds
     the rowids of rows that differ; a row that only one file has is beside a NULL.
     """
 
-    def __init__(
-        self, database: Database, one: RuledDatabase, two: RuledDatabase, limit: int | None
-    ) -> None:
-        self._database = database
-        self._execute = database.execute
+    def __init__(self, one: RuledDatabase, two: RuledDatabase, limit: int | None) -> None:
+        self._database = one.database
+        self._execute = one.database.execute
         self._one, self._two = one, two
         self._limit = sys.maxsize if limit is None else limit
-        database.connection.create_scalar_function(
-            "zero", lambda *cells: repr(cells[0]), 1, deterministic=True
-        )
 
     def run(self) -> Iterator[TableDifference]:
         """Compare all tables that both files have and that are not ignored."""
@@ -163,7 +154,7 @@ class _TableComparison:
 
     def _compare(self, table: Table, other: Table) -> Iterator[TableDifference]:
         names = table.columns
-        columns = tuple(name for name in names if other.has_column(name.lower(), stored=True))
+        columns = tuple(name for name in names if other.has_column(name.lower()))
         found = TableDifference(table.name, columns)
         self._stage("before", self._one, table, columns)
         self._stage("after", self._two, other, columns)
@@ -176,28 +167,33 @@ class _TableComparison:
             f"SELECT 1 FROM before JOIN after ON before.rowid = after.rowid WHERE {differs} LIMIT 1"
         ):
             return
-        self._execute("DROP TABLE IF EXISTS pair; CREATE TEMP TABLE pair (old, new)")
-        keyed = self._one.has_key(table) and self._two.has_key(other) and table.key == other.key
-        key = [f"c{columns.index(column)}" for column in table.key] if keyed else []
-        if key and self._is_unique(key):
+        if self._one.has_key(table) and self._two.has_key(other) and table.key == other.key:
             found.key = table.key
-            ordered = self._one.has_order(table) and self._two.has_order(other)
-            self._pair_by_key(found, key, differs, ordered=ordered)
-        else:
-            self._pair_by_place(found, cells)
+        # A key with NULLs need not tell rows apart.
+        if not found.key or not self._match([f"c{columns.index(each)}" for each in found.key]):
+            found.key = ()
+            self._match(cells)
+        self._pair(differs)
+        if not found.key:
+            self._pair_by_place()
         ((found.gone, found.changed, found.added),) = self._execute(
             "SELECT count(*) FILTER (WHERE new IS NULL),"
             " count(*) FILTER (WHERE old IS NOT NULL AND new IS NOT NULL),"
             " count(*) FILTER (WHERE old IS NULL) FROM pair"
         )
-        if found.gone or found.changed or found.added or found.moved:
+        differ = bool(found.gone or found.changed or found.added)
+        ordered = self._one.has_order(table) and self._two.has_order(other)
+        if ordered if found.key else not differ:
+            found.moved = self._find_moved(found)
+        if differ or found.moved:
             found.shown = list(self._read_shown(found))
             yield found
 
     def _stage(self, name: str, side: RuledDatabase, table: Table, columns: Sequence[str]) -> None:
         """Copy rows into a temporary table without types and collations."""
         cells = _name_cells(columns)
-        reals = [f"iif(typeof({c}) <> 'real', '', iif({c} = 0, zero({c}), 'r'))" for c in cells]
+        # The angle tells 0.0 from -0.0.
+        reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in cells]
         marks = ", ".join(["','", *reals])
         values = ", ".join(side.select_cell(table, column) for column in columns) or "NULL"
         self._execute(f"DROP TABLE IF EXISTS {name}")
@@ -207,51 +203,54 @@ class _TableComparison:
         source = side.select_from(table)
         side.database.execute(f"INSERT INTO {name} SELECT {values} FROM {source}")
 
-    def _is_unique(self, key: Sequence[str]) -> bool:
-        """Whether a key tells rows apart: one with NULLs need not."""
-        return not any(
-            self._execute(f"SELECT 1 FROM {name} GROUP BY {', '.join(key)} HAVING count(*) > 1")
-            for name in ("before", "after")
-        )
+    def _match(self, cells: Sequence[str]) -> bool:
+        """Match rows that have the same cells; return whether no side has two of the same.
 
-    def _pair_by_key(
-        self, found: TableDifference, key: Sequence[str], differs: str, *, ordered: bool
-    ) -> None:
-        same = " AND ".join(f"before.{each} IS after.{each}" for each in key)
-        for name in ("before", "after"):
-            self._execute(f"CREATE INDEX temp.{name}_key ON {name} ({', '.join(key)})")
+        `matched` holds their rowids. `copy` tells apart the rows of one side that are the same.
+        """
+        union = (
+            "SELECT 'before' AS side, rowid AS place, * FROM before"
+            " UNION ALL SELECT 'after', rowid, * FROM after"
+        )
+        numbered = (
+            f"SELECT side, place, dense_rank() OVER (ORDER BY {', '.join(cells)}) AS number"
+            f" FROM ({union})"
+        )
         self._execute(
-            "INSERT INTO pair SELECT before.rowid, after.rowid"
-            f" FROM before FULL JOIN after ON {same}"
-            f" WHERE before.rowid IS NULL OR after.rowid IS NULL OR {differs}"
+            "DROP TABLE IF EXISTS matched; CREATE TEMP TABLE matched AS SELECT copy,"
+            " max(place) FILTER (WHERE side = 'before') AS old,"
+            " max(place) FILTER (WHERE side = 'after') AS new FROM"
+            " (SELECT *, row_number() OVER (PARTITION BY side, number ORDER BY place) AS copy"
+            f" FROM ({numbered})) GROUP BY number, copy"
         )
-        if not ordered:
-            return
-        moved = self._execute(
-            "SELECT new FROM (SELECT after.rowid AS new,"
-            " row_number() OVER (ORDER BY before.rowid) AS place,"
-            " row_number() OVER (ORDER BY after.rowid) AS new_place"
-            f" FROM before JOIN after ON {same}) WHERE place <> new_place ORDER BY new LIMIT 1"
-        )
-        for (rowid,) in moved:
-            found.moved = found.get_key(self._read_row("after", found, rowid))
+        return not self._execute("SELECT 1 FROM matched WHERE copy > 1 LIMIT 1")
 
-    def _pair_by_place(self, found: TableDifference, cells: Sequence[str]) -> None:
-        """Pair rows by their place, since no key tells them apart."""
-        numbered = self._execute(
-            f"SELECT side, dense_rank() OVER (ORDER BY {', '.join(cells)}) FROM"
-            " (SELECT 0 AS side, rowid AS place, * FROM before"
-            " UNION ALL SELECT 1, rowid, * FROM after) ORDER BY side, place"
+    def _pair(self, differs: str) -> None:
+        """Keep the pairs of rows that differ."""
+        self._execute(
+            "DROP TABLE IF EXISTS pair; CREATE TEMP TABLE pair AS SELECT old, new FROM matched"
+            " LEFT JOIN before ON before.rowid = old LEFT JOIN after ON after.rowid = new"
+            f" WHERE old IS NULL OR new IS NULL OR {differs}"
         )
-        before = [number for side, number in numbered if not side]
-        after = [number for side, number in numbered if side]
-        if Counter(before) == Counter(after):
-            found.moved = (_count_common(before, after) + 1,)
-            return
-        with self._database.connection:
-            self._database.connection.executemany(
-                "INSERT INTO pair VALUES (?, ?)", _align(before, after)
-            )
+
+    def _pair_by_place(self) -> None:
+        """Take rows without a key for changed ones if they stand in the same places."""
+        alone = "SELECT {0} FROM pair WHERE {0} IS NOT NULL"
+        old, new = alone.format("old"), alone.format("new")
+        if not self._execute(f"{old} EXCEPT {new}") and not self._execute(f"{new} EXCEPT {old}"):
+            self._execute("UPDATE pair SET new = old; DELETE FROM pair WHERE old IS NULL")
+
+    def _find_moved(self, found: TableDifference) -> Row | None:
+        """Return the key or place of the first row that stands elsewhere among the common ones."""
+        moved = self._execute(
+            "SELECT new FROM (SELECT new, row_number() OVER (ORDER BY old) AS place,"
+            " row_number() OVER (ORDER BY new) AS new_place"
+            " FROM matched WHERE old IS NOT NULL AND new IS NOT NULL)"
+            " WHERE place <> new_place ORDER BY new LIMIT 1"
+        )
+        for (place,) in moved:
+            return found.get_key(self._read_row("after", found, place)) if found.key else (place,)
+        return None
 
     def _read_shown(self, found: TableDifference) -> Iterator[RowChange]:
         # With a key, rows that are gone and changed ones come in the order of the expected file.
@@ -276,36 +275,3 @@ class _TableComparison:
 def _name_cells(columns: Sequence[str]) -> list[str]:
     """Name the columns of a temporary table, which has at least one."""
     return [f"c{number}" for number in range(max(1, len(columns)))]
-
-
-def _align(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the places, counted from 1, of what was removed, added, or changed in its place."""
-    first = _count_common(before, after)
-    last = _count_common(before[first:][::-1], after[first:][::-1])
-    one, two = before[first : len(before) - last], after[first : len(after) - last]
-    if len(one) * len(two) > ALIGN_STEPS_MAX:
-        yield from ((first + at, None) for at in _find_extra(one, two))
-        yield from ((None, first + at) for at in _find_extra(two, one))
-        return
-    for kind, i, j, k, m in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
-        olds, news = range(first + i + 1, first + j + 1), range(first + k + 1, first + m + 1)
-        if kind == "replace" and len(olds) == len(news):
-            yield from zip(olds, news, strict=True)
-        elif kind != "equal":
-            yield from ((old, None) for old in olds)
-            yield from ((None, new) for new in news)
-
-
-def _count_common(before: Sequence[int], after: Sequence[int]) -> int:
-    """Count the elements that are the same from the beginning on."""
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((at for at, (one, two) in pairs if one != two), min(len(before), len(after)))
-
-
-def _find_extra(rows: Sequence[int], others: Sequence[int]) -> Iterator[int]:
-    """Find the places, counted from 1, of elements that the others lack, in whatever order."""
-    left = Counter(others)
-    for at, each in enumerate(rows, start=1):
-        left[each] -= 1
-        if left[each] < 0:
-            yield at

@@ -43,7 +43,10 @@ def copy_database(path: Path, into: Path) -> str:
         _copy_in_other_process(path, into)
     else:
         _copy(path, into)
-    return clear_wal_mode(into)
+    mode = read_journal_mode(into)
+    if mode == "wal":
+        set_wal_mode(into, wal=False)
+    return mode
 
 
 def _copy(path: Path, into: Path) -> None:
@@ -76,7 +79,7 @@ def _backup(source: Path, into: Path, flags: int) -> None:
     into.unlink(missing_ok=True)
     # A database in WAL mode without a log is complete. Opened as immutable, it gets no new log.
     complete = not any(Path(f"{source}{end}").exists() for end in SIDE_FILES)
-    name = to_uri(source, immutable=complete and _read_mode(source) == WAL)
+    name = to_uri(source, immutable=complete and read_journal_mode(source) == "wal")
     with closing(apsw.Connection(name, flags | apsw.SQLITE_OPEN_URI)) as theirs:
         theirs.set_busy_timeout(BUSY_MS)
         theirs.execute("BEGIN; SELECT count(*) FROM sqlite_schema")
@@ -92,28 +95,17 @@ def to_uri(path: Path, *, immutable: bool) -> str:
     return f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
 
 
-def _read_mode(path: Path) -> bytes:
+def read_journal_mode(path: Path) -> str:
+    """Return `wal`, or `delete` for all other modes; nobody has the file open."""
     with path.open("rb") as file:
-        return file.read(HEADER.stop)[HEADER]
+        return "wal" if file.read(HEADER.stop)[HEADER] == WAL else "delete"
 
 
-def clear_wal_mode(path: Path) -> str:
-    """Mark a complete database as one without a log; return the journal mode it was in."""
-    if _read_mode(path) != WAL:
-        return "delete"
-    _write_mode(path, NO_WAL)
-    return "wal"
-
-
-def set_wal_mode(path: Path) -> None:
-    """Mark a database that nobody has open as one in WAL mode."""
-    _write_mode(path, WAL)
-
-
-def _write_mode(path: Path, mode: bytes) -> None:
+def set_wal_mode(path: Path, *, wal: bool = True) -> None:
+    """Mark a complete database that nobody has open as one with a log, or as one without."""
     with path.open("r+b") as file:
         file.seek(HEADER.start)
-        file.write(mode)
+        file.write(WAL if wal else NO_WAL)
 
 
 def _is_open_here(path: Path) -> bool:

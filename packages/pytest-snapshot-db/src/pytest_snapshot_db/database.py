@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import apsw
 
@@ -32,10 +29,9 @@ class Table:
 
     name: str
     source: str
-    """What to select from, in SQL. Reads rows in the order in which they are stored."""
+    """What to select from, in SQL, as `source`; rows come in the order in which they are stored."""
     columns: tuple[str, ...]
     """The stored columns; computed ones follow from them."""
-    computed: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     """The columns of the primary key."""
     is_ordered: bool = False
@@ -43,17 +39,9 @@ class Table:
     is_clustered: bool = False
     """Whether rows are stored sorted by a key that is not just a number."""
 
-    def has_column(self, column: str, *, stored: bool = False) -> bool:
-        """Whether there is such a column; its name is in lower case."""
-        names = self.columns if stored else (*self.columns, *self.computed)
-        return column in map(str.lower, names)
-
-
-class TableDigest(NamedTuple):
-    """All rows of a table in short."""
-
-    rows: int
-    digest: str
+    def has_column(self, column: str) -> bool:
+        """Whether there is such a stored column; its name is in lower case."""
+        return column in map(str.lower, self.columns)
 
 
 class Database:
@@ -82,12 +70,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.connection.close()
 
     def execute(self, sql: str, bindings: Sequence[Cell] = ()) -> list[Any]:
@@ -108,41 +91,19 @@ class Database:
         return {(kind, name): sql for kind, name, sql in found if name not in hidden}
 
     def read_rows(self, columns: Iterable[str], source: str) -> Iterator[Row]:
-        """Read rows of SQL expressions. Text may be of any bytes, so SQLite returns it as these."""
-        pairs = ", ".join(as_bytes(column) for column in columns)
+        """Read rows of SQL expressions.
+
+        Text may be of any bytes, so SQLite returns it as these; those that are no text become
+        surrogates.
+        """
+        cells = [(f"typeof({cell}) = 'text'", cell) for cell in columns]
+        pairs = [f"{text}, iif({text}, CAST({cell} AS BLOB), {cell})" for text, cell in cells]
         with translate_errors(self.path):
-            for row in self.connection.execute(f"SELECT {pairs} FROM {source}"):
-                cells = zip(row[::2], row[1::2], strict=True)
-                yield tuple(self.decode(is_text, cell) for is_text, cell in cells)
-
-    def decode(self, is_text: bool, cell: Cell) -> Cell:
-        """Return a cell from what `as_bytes` selects; bytes that are no text become surrogates."""
-        if not is_text:
-            return cell
-        return str(cell, self.encoding, "surrogateescape")  # type: ignore[arg-type]
-
-    def compute_digest(self, table: Table) -> TableDigest:
-        """Count the rows of a table, and hash them in their order."""
-        digest = hashlib.blake2b(pack_row(table.columns), digest_size=16)
-        count = 0
-        for row in self.read_rows(map(quote_name, table.columns), table.source):
-            digest.update(pack_row(row))
-            count += 1
-        return TableDigest(count, digest.hexdigest())
-
-    def find_references(self, table: str, column: str) -> Iterator[tuple[str, str]]:
-        """Find the tables and columns whose foreign keys refer to a column, in lower case."""
-        for child in self.tables.values():
-            for name, parent, to in self.execute(
-                'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?, ?)',
-                (child.name, self.schema),
-            ):
-                target = self.tables.get(parent.lower())
-                if target is not None and parent.lower() == table:
-                    # Without a column, a foreign key refers to the primary key.
-                    names = (to,) if to else target.key
-                    if [each.lower() for each in names] == [column]:
-                        yield child.name.lower(), name.lower()
+            for row in self.connection.execute(f"SELECT {', '.join(pairs)} FROM {source}"):
+                yield tuple(
+                    str(cell, self.encoding, "surrogateescape") if is_text else cell
+                    for is_text, cell in zip(row[::2], row[1::2], strict=True)
+                )
 
     def find_problems(self) -> list[str]:
         """Run SQLite's own check; return nothing if all is well or the check is impossible."""
@@ -208,9 +169,8 @@ class Database:
         return Table(
             name=name,
             # No index: it would sort the rows.
-            source=f"{self._quote(name)} NOT INDEXED",
+            source=f"{self._quote(name)} AS source NOT INDEXED",
             columns=tuple(column for column, _, _, hidden in found if not hidden),
-            computed=tuple(column for column, _, _, hidden in found if hidden),
             key=key,
             is_ordered=not without_rowid and not is_rowid,
             is_clustered=without_rowid,
@@ -222,7 +182,8 @@ class Database:
             "SELECT name FROM pragma_table_xinfo(?, ?) WHERE hidden = 0", (name, self.schema)
         )
         columns = (ROWID, *(column for (column,) in found))
-        yield Table(name=name, source=self._quote(name), columns=columns, key=(ROWID,))
+        source = f"{self._quote(name)} AS source"
+        yield Table(name=name, source=source, columns=columns, key=(ROWID,))
         columns = ("term", "doc", "col", "offset")
         terms = f"temp.{quote_name(f'{self.schema} {name} terms')}"
         with suppress(apsw.Error):
@@ -231,7 +192,7 @@ class Database:
                 f" USING fts5vocab('{self.schema}', {quote_name(name)}, 'instance')"
             )
             if self._is_readable(f"* FROM {terms}"):
-                yield Table(name=f"{name} terms", source=terms, columns=columns)
+                yield Table(name=f"{name} terms", source=f"{terms} AS source", columns=columns)
 
 
 @contextmanager
@@ -250,25 +211,6 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def as_bytes(expression: str) -> str:
-    """Select whether an expression is text, and its value, or its bytes if it is."""
-    is_text = f"typeof({expression}) = 'text'"
-    return f"{is_text}, iif({is_text}, CAST({expression} AS BLOB), {expression})"
-
-
-def pack_row(row: Sequence[Cell]) -> bytes:
-    """Encode a row: two are equal if and only if all types and values are."""
-    parts = []
-    for cell in row:
-        if cell is None:
-            parts.append(b"n")
-        elif isinstance(cell, int):
-            parts.append(b"i%d;" % cell)
-        elif isinstance(cell, float):
-            parts.append(b"f" + struct.pack(">d", cell))
-        elif isinstance(cell, str):
-            text = cell.encode("utf-8", "surrogateescape")
-            parts.append(b"t%d:" % len(text) + text)
-        else:
-            parts.append(b"b%d:" % len(cell) + cell)
-    return b"".join(parts)
+def quote_text(text: str) -> str:
+    """Quote a text for SQL."""
+    return "'" + text.replace("'", "''") + "'"

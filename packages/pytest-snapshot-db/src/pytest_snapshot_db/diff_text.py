@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import unified_diff
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pytest_snapshot_db.compare import Difference, RowChange, SchemaChange, TableDifference
 from pytest_snapshot_db.database import Cell, Row
@@ -21,30 +21,13 @@ CONTEXT_CHARS: Final = 20
 ROW_CHARS_MAX: Final = 300
 PATHS_MAX: Final = 8
 
-_COLOURS: Final = {"gone": "31", "added": "32", "changed": "33", "head": "1"}
 
-
-class Line(NamedTuple):
-    """A line, and what it is about, which decides its colour."""
-
-    text: str
-    style: str = ""
-
-
-def join_lines(lines: Iterable[Line], *, colour: bool = False) -> str:
-    """Join lines, with colours for a terminal if asked for."""
-    if not colour:
-        return "\n".join(line.text for line in lines)
-    # Each line resets the colour first: pytest makes the lines of a failure red.
-    return "\n".join(f"\x1b[0;{_COLOURS.get(style, '0')}m{text}\x1b[0m" for text, style in lines)
-
-
-def render(found: Difference) -> Iterator[Line]:
+def render(found: Difference) -> Iterator[str]:
     """Render the whole difference."""
     for problem in found.problems:
-        yield Line(f"the obtained file is damaged: {escape_unseen(problem)}", "gone")
+        yield f"the obtained file is damaged: {escape_unseen(problem)}"
     for name, before, after in found.header:
-        yield Line(f"{name}: {before} expected, {after} obtained", "changed")
+        yield f"{name}: {before} expected, {after} obtained"
     for change in found.schema:
         yield from _render_schema_change(change)
     for rows in found.tables:
@@ -83,52 +66,21 @@ def suggest_ignore(found: Difference) -> str:
     )
 
 
-def suggest_replace(found: Difference) -> list[str]:
-    """Name primary keys under which both files have the same rows: perhaps they are random."""
-    names = []
-    for rows in found.tables:
-        all_shown = 0 < rows.gone == rows.added and len(rows.shown) == 2 * rows.gone
-        if len(rows.key) == 1 and all_shown:
-            at = rows.columns.index(rows.key[0])
-            gone = [each.before for each in rows.shown if each.before is not None]
-            added = [each.after for each in rows.shown if each.after is not None]
-            rest = [[row[:at] + row[at + 1 :] for row in side] for side in (gone, added)]
-            if rest[0] == rest[1]:
-                names.append(f"{rows.table}.{rows.key[0]}")
-    return names
-
-
-def name_first(found: Difference) -> str:
-    """Name one thing in which two results of a builder differ, as exactly as possible."""
-    for rows in found.tables:
-        for change in rows.shown:
-            where = f"table {escape_unseen(rows.table)}, {_name_row(rows, change.at)}"
-            if change.before is None:
-                return f"{where}: there the second time, not the first"
-            if change.after is None:
-                return f"{where}: there the first time, not the second"
-            for column, before, after in _list_cells(rows, change):
-                one, two = shorten_both(before, after)
-                return f"{where}, column {escape_unseen(column)}: {one}, then {two}"
-    return summarize(found)
-
-
 def _name_change(change: SchemaChange) -> str:
     if change.before is None:
         return "added"
     return "gone" if change.after is None else "changed"
 
 
-def _render_schema_change(change: SchemaChange) -> Iterator[Line]:
+def _render_schema_change(change: SchemaChange) -> Iterator[str]:
     rows = f", with {_pluralize(change.rows, 'row')}" if change.rows else ""
     name = escape_unseen(change.name)
-    yield Line(f"{change.kind} {name}: {_name_change(change)}{rows}", "head")
+    yield f"{change.kind} {name}: {_name_change(change)}{rows}"
     before = (change.before or "").splitlines()
     after = (change.after or "").splitlines()
     for line in list(unified_diff(before, after, lineterm="", n=2))[2:]:
-        style = {"-": "gone", "+": "added"}.get(line[:1], "")
         if not line.startswith("@@"):
-            yield Line(f"  {line[:1]} {escape_unseen(line[1:])}".rstrip(), style)
+            yield f"  {line[:1]} {escape_unseen(line[1:])}".rstrip()
 
 
 def _count_changes(rows: TableDifference) -> str:
@@ -137,23 +89,23 @@ def _count_changes(rows: TableDifference) -> str:
     return ", ".join(parts) or "the same rows in another order"
 
 
-def _render_table(rows: TableDifference) -> Iterator[Line]:
+def _render_table(rows: TableDifference) -> Iterator[str]:
     total = f"{_pluralize(rows.expected, 'row')} expected, {rows.obtained} obtained"
-    yield Line(f"table {escape_unseen(rows.table)}: {_count_changes(rows)} ({total})", "head")
+    yield f"table {escape_unseen(rows.table)}: {_count_changes(rows)} ({total})"
     for change in rows.shown:
         at = _name_row(rows, change.at)
         if change.before is not None and change.after is not None:
             yield from _render_changed_row(rows, change, at)
         elif change.before is not None:
-            yield Line(f"  - {at}: {_render_row(rows, change.before)}", "gone")
+            yield f"  - {at}: {_render_row(rows, change.before)}"
         elif change.after is not None:
-            yield Line(f"  + {at}: {_render_row(rows, change.after)}", "added")
+            yield f"  + {at}: {_render_row(rows, change.after)}"
     left = rows.gone + rows.changed + rows.added - len(rows.shown)
     if left:
-        yield Line(f"  … and {left} more")
+        yield f"  … and {left} more"
     if rows.moved:
         at = _name_row(rows, rows.moved)
-        yield Line(f"  ~ the rows that both have stand in another order from {at} on", "changed")
+        yield f"  ~ the rows that both have stand in another order from {at} on"
 
 
 def _name_row(rows: TableDifference, at: Row) -> str:
@@ -179,14 +131,14 @@ def _list_cells(rows: TableDifference, change: RowChange) -> Iterator[tuple[str,
             yield column, one, two
 
 
-def _render_changed_row(rows: TableDifference, change: RowChange, at: str) -> Iterator[Line]:
+def _render_changed_row(rows: TableDifference, change: RowChange, at: str) -> Iterator[str]:
     cells = _list_cells(rows, change)
     lines = [line for column, one, two in cells for line in _render_cell_change(column, one, two)]
     if len(lines) == 1:
-        yield Line(f"  ~ {at}: {lines[0]}", "changed")
+        yield f"  ~ {at}: {lines[0]}"
         return
-    yield Line(f"  ~ {at}", "changed")
-    yield from (Line(f"      {line}", "changed") for line in lines)
+    yield f"  ~ {at}"
+    yield from (f"      {line}" for line in lines)
 
 
 def _render_cell_change(column: str, before: Cell, after: Cell) -> Iterator[str]:

@@ -16,29 +16,25 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_snapshot_db.compare import Difference
+from pytest_snapshot_db.compare import Difference, compare_files
 from pytest_snapshot_db.copy_live import copy_database
-from pytest_snapshot_db.diff_text import Line, join_lines, render, suggest_ignore, suggest_replace
+from pytest_snapshot_db.diff_text import render, suggest_ignore
 from pytest_snapshot_db.errors import GoldenError, GoldenWarning
-from pytest_snapshot_db.manifest import hash_builder, name_builder
-from pytest_snapshot_db.printable import escape_unseen
-from pytest_snapshot_db.rules import Ignored, Replacement, Rules, parse_rules
-from pytest_snapshot_db.session import Session, shorten_path
-from pytest_snapshot_db.storage import (
+from pytest_snapshot_db.golden import (
     NAME_CHARS_MAX,
+    Build,
     Golden,
+    check_golden,
     copy_golden,
     find_golden,
+    hash_builder,
+    name_builder,
     remove_obtained,
     write_canonical,
 )
-from pytest_snapshot_db.update import (
-    Build,
-    adopt_golden,
-    compare_with_golden,
-    rebuild_golden,
-    write_golden,
-)
+from pytest_snapshot_db.rules import Ignored, Rules, parse_rules
+from pytest_snapshot_db.session import Session, shorten_path
+from pytest_snapshot_db.update import adopt_golden, rebuild_golden, write_golden
 
 VARIABLE: Final = "INDELIBLE_SNAPSHOT_DB"
 
@@ -94,7 +90,7 @@ class SnapshotDb:
         path: str | os.PathLike[str] | None = None,
         *,
         ignore: Ignored = (),
-        replace: Mapping[str, Replacement] | None = None,
+        replace: Mapping[str, str] | None = None,
     ) -> None:
         """Compare a whole file with the golden `name`: schema, every row, header, integrity.
 
@@ -103,8 +99,8 @@ class SnapshotDb:
 
         `ignore` names columns (`table.column`, `table.*`, and `table.rowid` for the order of rows).
         As a mapping, it gives each a path in the column's JSON, or a list of paths; `$` is the
-        whole value. `replace` gives a column's values a placeholder, the same for the same value,
-        also where another column refers to it.
+        whole value. `replace` numbers a column's values by a placeholder, the same for the same
+        value, also in another column with the same placeholder.
         """
         __tracebackhide__ = True
         try:
@@ -135,7 +131,7 @@ class SnapshotDb:
     def _copy(self, name: str, build: Build | None) -> Path:
         golden = find_golden(self._test.path, name)
         self._adopt(golden)
-        if build is not None and self._session.update.allows(golden):
+        if build is not None and self._session.may_write(golden):
             rebuild_golden(self._session, golden, build, self._test.nodeid)
         if not golden.exists():
             raise self._report_missing(golden, can_be_made=build is not None)
@@ -151,14 +147,15 @@ class SnapshotDb:
             obtained = Path(folder) / "obtained.db"
             mode = copy_database(path, obtained)
             self._adopt(golden)
-            if self._session.update.allows(golden):
+            if self._session.may_write(golden):
                 test = self._test.nodeid
                 write_golden(
                     self._session, golden, obtained, journal_mode=mode, test=test, rules=rules
                 )
             if not golden.exists():
                 raise self._report_missing(golden, can_be_made=True)
-            if found := compare_with_golden(golden, obtained, rules):
+            check_golden(golden)
+            if found := compare_files(golden.path, obtained, rules):
                 raise self._report_difference(golden, found, obtained)
         remove_obtained(golden)
         self._session.record_use(golden, self._test.nodeid)
@@ -166,7 +163,7 @@ class SnapshotDb:
     def _adopt(self, golden: Golden) -> None:
         """Adopt a file without a manifest, which was put there by hand, if the run may write it."""
         if golden.path.exists() and not golden.manifest_path.exists():
-            if not self._session.update.allows(golden):
+            if not self._session.may_write(golden):
                 raise GoldenError(
                     f"{self._shorten(golden.path)} has no manifest yet. To take it as it is:\n"
                     f"  {self._command} --snapshot-db-update-only=new"
@@ -216,27 +213,24 @@ class SnapshotDb:
         expected = self._shorten(golden.path)
         other = self._shorten(self._keep_obtained(golden, obtained))
         lines = [
-            Line(f"The database does not match the golden {golden.name!r}."),
+            f"The database does not match the golden {golden.name!r}.",
             *render(found),
-            Line(""),
-            Line(f"expected: {expected}"),
-            Line(f"obtained: {other}"),
-            Line(f"all of it: snapshot-db diff {shlex.join((expected, other))}"),
-            Line(f"if it is right: {self._command} --snapshot-db-update"),
+            "",
+            f"expected: {expected}",
+            f"obtained: {other}",
+            f"all of it: snapshot-db diff {shlex.join((expected, other))}",
+            f"if it is right: {self._command} --snapshot-db-update",
             *self._suggest(found),
         ]
-        return GoldenError(join_lines(lines, colour=self._session.colour))
+        return GoldenError("\n".join(lines))
 
-    def _suggest(self, found: Difference) -> Iterator[Line]:
+    def _suggest(self, found: Difference) -> Iterator[str]:
         if ignore := suggest_ignore(found):
-            yield Line(f"if it differs in every run: ignore={ignore}")
-        if keys := suggest_replace(found):
-            replace = ", ".join(f'"{escape_unseen(name)}": "<id>"' for name in keys)
-            yield Line(f"if ids differ in every run: replace={{{replace}}}")
+            yield f"if it differs in every run: ignore={ignore}"
         for connection in self._connections:
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
-                    yield Line("note: a connection of this test has not committed what it wrote")
+                    yield "note: a connection of this test has not committed what it wrote"
                     return
 
     def _keep_obtained(self, golden: Golden, obtained: Path) -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,13 @@ import pytest
 if TYPE_CHECKING:
     from pytest_snapshot_db import SnapshotDb
     from pytest_snapshot_db.session import Session
-    from pytest_snapshot_db.session_end import SessionEnd
 
+# The flag of syrupy and others, which is ours where none of them is installed.
+_SHARED_FLAG = "--snapshot-update"
 _RUN_ID = "snapshot_db_run"
-_COLOUR = "snapshot_db_colour"
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
-_END: pytest.StashKey[SessionEnd] = pytest.StashKey()
-_PASSED = pytest.StashKey[dict[Path, set[str]]]()
-_PARTIAL = pytest.StashKey[set[Path]]()
+_TOUCHED = pytest.StashKey[list[str]]()
+_WRITTEN = pytest.StashKey[list[str]]()
 _TEST_PASSED = pytest.StashKey[bool]()
 
 
@@ -46,20 +44,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, None, None]:
+    """Add the flag that others may own, once all of them have added theirs."""
+    yield
+    _, unknown = parser.parse_known_and_unknown_args([_SHARED_FLAG])
+    if unknown:
+        parser.getgroup("snapshot-db").addoption(
+            _SHARED_FLAG,
+            dest="snapshot_db_update",
+            action="store_true",
+            default=False,
+            help="The same as --snapshot-db-update, unless another plugin has a flag of this name.",
+        )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Give the whole run one name, also in every worker."""
     handed = getattr(config, "workerinput", {})
     setattr(config, _RUN_ID, handed.get(_RUN_ID) or secrets.token_hex(8))
-    passed: dict[Path, set[str]] = defaultdict(set)
-    config.stash[_PASSED] = passed
-    config.stash[_PARTIAL] = set()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Hand the name of the run to a worker of xdist."""
     node.workerinput[_RUN_ID] = getattr(node.config, _RUN_ID)
-    node.workerinput[_COLOUR] = node.config.get_terminal_writer().hasmarkup
 
 
 def _get_session(config: pytest.Config) -> Session:
@@ -67,9 +76,10 @@ def _get_session(config: pytest.Config) -> Session:
     if _SESSION not in config.stash:
         from pytest_snapshot_db.session import start_session  # noqa: PLC0415
 
-        handed = getattr(config, "workerinput", {})
-        colour = handed.get(_COLOUR, config.get_terminal_writer().hasmarkup)
-        config.stash[_SESSION] = start_session(config, _get_folder(config), colour=colour)
+        only = config.getoption("snapshot_db_update_only")
+        every = ("new", "changed") if config.getoption("snapshot_db_update") else ()
+        update = frozenset((only,) if only else every)
+        config.stash[_SESSION] = start_session(config, _get_folder(config), update)
     return config.stash[_SESSION]
 
 
@@ -96,11 +106,10 @@ def snapshot_db(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember which tests passed: nobody needs their copies of goldens."""
+    """Remember whether a test passed: then nobody needs its copies of goldens."""
     report = yield
-    if call.when == "call" and report.passed:
-        item.stash[_TEST_PASSED] = True
-        item.config.stash[_PASSED][item.path].add(item.nodeid)
+    if call.when == "call":
+        item.stash[_TEST_PASSED] = report.passed
     return report
 
 
@@ -114,28 +123,18 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
             item.config.stash[_SESSION].record_touched(item.nodeid)
 
 
-def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Remember modules of which not all tests run: their unused goldens are not known."""
-    for item in items:
-        item.config.stash[_PARTIAL].add(item.path)
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run if a golden was touched. Last of all: xdist ends its workers here."""
     config = session.config
     folder = _get_folder(config)
-    if not folder.exists():
+    if hasattr(config, "workerinput") or not folder.exists():
         return
-    from pytest_snapshot_db.session_end import end_session  # noqa: PLC0415
+    from pytest_snapshot_db.session import end_session  # noqa: PLC0415
 
-    if not config.pluginmanager.has_plugin("dsession"):
-        _get_session(config).record_tests(session, config.stash[_PASSED], config.stash[_PARTIAL])
-    if not hasattr(config, "workerinput"):
-        end = end_session(folder, config.rootpath, getattr(config, "cache", None))
-        config.stash[_END] = end
-        if end.failed and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    config.stash[_TOUCHED], config.stash[_WRITTEN] = end_session(folder, config.rootpath)
+    if config.stash[_TOUCHED] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _get_folder(config: pytest.Config) -> Path:
@@ -145,8 +144,11 @@ def _get_folder(config: pytest.Config) -> Path:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print which goldens were written, and which a test has touched."""
-    end = terminalreporter.config.stash.get(_END, None)
-    if end is not None and end.lines:
-        terminalreporter.section("snapshot_db", red=end.failed, bold=True)
-        for line in end.lines:
-            terminalreporter.write_line(line, red=line.startswith("TOUCHED"))
+    stash = terminalreporter.config.stash
+    touched, written = stash.get(_TOUCHED, []), stash.get(_WRITTEN, [])
+    if touched or written:
+        terminalreporter.section("snapshot_db", red=bool(touched), bold=True)
+        for line in touched:
+            terminalreporter.write_line(line, red=True)
+        for line in written:
+            terminalreporter.write_line(line)

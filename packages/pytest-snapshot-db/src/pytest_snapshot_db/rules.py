@@ -1,55 +1,56 @@
 """What a comparison leaves out, and which values it takes for one another.
 
 `ignore={"snapshot.taken_at"}` leaves a column out; `ignore={"entry.payload": "$.meta.ts"}` leaves a
-part of its JSON out. `replace={"snapshot.id": "<id>"}` numbers the values of a column in the order
-in which they first appear, so it is still seen whether two of them are the same. Columns that refer
-to a replaced one, by a declared foreign key or by the same placeholder, are numbered with it.
+part of its JSON out. `replace={"snapshot.id": "<id>", "note.snapshot": "<id>"}` numbers the values
+of columns in the order in which they first appear, so it is still seen whether two are the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 
-from pytest_snapshot_db.database import (
-    ROWID,
-    Cell,
-    Database,
-    Table,
-    as_bytes,
-    pack_row,
-    quote_name,
-)
+from pytest_snapshot_db.database import ROWID, Cell, Database, Table, quote_name, quote_text
 from pytest_snapshot_db.errors import GoldenError
 
-Replacement = str | Callable[[Cell], Cell]
 Ignored = Collection[str] | Mapping[str, str | Collection[str]]
 Column = tuple[str, str]
 
-EVERY = "*"
-IGNORED = "(ignored)"
-# The members and elements of a JSON path: .name, ."name", ["name"] or [0].
-_PATH = re.compile(r"""\$(?:\.[^.\["*]+|\."[^"]*"|\["[^"]*"\]|\[\d+\])*""")
-_STEP = re.compile(r"""\.(?P<name>[^.\["]+)|(?:\.|\[)"(?P<quoted>[^"]*)"\]?|\[(?P<index>\d+)\]""")
+EVERY: Final = "*"
+IGNORED: Final = "(ignored)"
+WHOLE: Final = "$"
+# The steps of a JSON path: .name, ."name", ["name"], [0], and .* and [*] for all of them.
+_STEP = re.compile(r"""\.(?P<name>[^.\["*]+)|\.(?P<dot>"[^"]*")|\[(?P<in>"[^"]*"|\d+|\*)\]|\.\*""")
+
+# Removes what `pattern` matches from the last to the first, since later elements move up.
+_WITHOUT_PATHS = """(WITH RECURSIVE
+ hit AS (SELECT fullkey, row_number() OVER (ORDER BY id DESC) AS number
+  FROM json_tree(json({cell})) WHERE fullkey REGEXP {pattern}),
+ rest (number, document) AS (SELECT 0, json({cell}) UNION ALL
+  SELECT hit.number, json_remove(document, fullkey) FROM rest JOIN hit
+  ON hit.number = rest.number + 1)
+ SELECT iif(typeof({cell}) = 'blob', CAST(document AS BLOB), document)
+ FROM rest ORDER BY number DESC LIMIT 1)"""
 
 
 class Rules(NamedTuple):
     """The rules by table and column, in lower case."""
 
-    ignore: Mapping[Column, tuple[str, ...]] = {}
-    """The JSON paths that are left out; without any, the whole column is."""
-    replace: Mapping[Column, Replacement] = {}
+    ignore: Mapping[Column, str] = {}
+    """A regular expression of the JSON paths that are left out, or WHOLE for the whole column."""
+    replace: Mapping[Column, str] = {}
+    """Placeholders."""
 
 
-def parse_rules(ignore: Ignored = (), replace: Mapping[str, Replacement] | None = None) -> Rules:
+def parse_rules(ignore: Ignored = (), replace: Mapping[str, str] | None = None) -> Rules:
     """Parse names such as `table.column`; raise GoldenError for what cannot be a rule."""
     if isinstance(ignore, str):
         raise GoldenError(f"ignore takes a set of names: {{{ignore!r}}}, not {ignore!r}")
     for name, by in (replace or {}).items():
-        if not (isinstance(by, str) and by) and not callable(by):
-            raise GoldenError(f"replace[{name!r}] is a placeholder such as '<id>', or a function")
-    paths = ignore if isinstance(ignore, Mapping) else dict.fromkeys(ignore, "$")
+        if not isinstance(by, str) or not by:
+            raise GoldenError(f"replace[{name!r}] is a placeholder such as '<id>', not {by!r}")
+    paths = ignore if isinstance(ignore, Mapping) else dict.fromkeys(ignore, WHOLE)
     return Rules(
         {_parse_column(name): _parse_paths(name, given) for name, given in paths.items()},
         {_parse_column(name): by for name, by in (replace or {}).items()},
@@ -64,33 +65,33 @@ def _parse_column(name: str) -> Column:
     return table.lower(), column.lower()
 
 
-def _parse_paths(name: str, given: str | Collection[str]) -> tuple[str, ...]:
-    """Return JSON paths as SQLite takes them, or none if one of them is the whole value."""
+def _parse_paths(name: str, given: str | Collection[str]) -> str:
+    """Return a regular expression of JSON paths, or WHOLE if one of them is the whole value."""
     paths = [given] if isinstance(given, str) else list(given)
-    for path in paths:
-        if not isinstance(path, str) or not _PATH.fullmatch(path):
-            raise GoldenError(
-                f"ignore[{name!r}] is a JSON path such as '$.meta.ts' or '$.items[0]', or a list"
-                f" of them, not {path!r}"
-            )
     if not paths:
         raise GoldenError(f"ignore[{name!r}] is a list without a JSON path; '$' is the whole value")
-    # Elements are removed from the last to the first, since the later ones move up.
-    steps = sorted((_parse_steps(path) for path in paths), reverse=True)
-    if not steps[-1]:
-        return ()
-    return tuple(
-        "$" + "".join(f'."{name}"' if index < 0 else f"[{index}]" for name, index in each)
-        for each in steps
-    )
+    patterns = []
+    for path in paths:
+        steps = str(path).removeprefix(WHOLE)
+        if not isinstance(path, str) or path == steps or _STEP.sub("", steps):
+            raise GoldenError(
+                f"ignore[{name!r}] is a JSON path such as '$.meta.ts' or '$.items[*].ts', or a list"
+                f" of them, not {path!r}"
+            )
+        patterns.append(r"\$" + "".join(map(_to_pattern, _STEP.finditer(steps))))
+    return WHOLE if r"\$" in patterns else "|".join(patterns)
 
 
-def _parse_steps(path: str) -> list[tuple[str, int]]:
-    """Return the name of each member, with -1, and the index of each element, without a name."""
-    return [
-        (step["name"] or step["quoted"] or "", int(step["index"] or -1))
-        for step in _STEP.finditer(path)
-    ]
+def _to_pattern(step: re.Match[str]) -> str:
+    """Return the regular expression of a step in the form in which SQLite writes it."""
+    found = step["name"] or step["dot"] or step["in"]
+    if found is None:
+        return r'\.(?:\w+|"(?:[^"\\]|\\.)*")'
+    if step["in"] and not found.startswith('"'):
+        return r"\[\d+\]" if found == "*" else rf"\[{found}\]"
+    # SQLite quotes names other than plain ones.
+    name = re.escape(found.strip('"'))
+    return rf'\.(?:{name}|"{name}")'
 
 
 def check_rules(rules: Rules, one: Database, two: Database) -> None:
@@ -103,7 +104,7 @@ def check_rules(rules: Rules, one: Database, two: Database) -> None:
         if column not in (EVERY, ROWID) and not any(each.has_column(column) for each in found):
             columns = ", ".join(found[0].columns)
             raise GoldenError(f"a rule names {table}.{column}; {table} has: {columns}")
-        if rules.ignore.get((table, column)):
+        if rules.ignore.get((table, column), WHOLE) != WHOLE:
             _check_json(one, table, column)
             _check_json(two, table, column)
 
@@ -112,7 +113,7 @@ def _check_json(database: Database, name: str, column: str) -> None:
     table = database.tables.get(name)
     if column in (EVERY, ROWID):
         raise GoldenError(f"a rule names a JSON path in {name}.{column}, which is no column")
-    if table is None or not table.has_column(column, stored=True):
+    if table is None or not table.has_column(column):
         return
     cell = quote_name(column)
     is_json = f"typeof({cell}) IN ('text', 'blob') AND json_valid({cell}, 9)"
@@ -130,36 +131,26 @@ class RuledDatabase:
     def __init__(self, database: Database, rules: Rules) -> None:
         self.database = database
         self._ignore = rules.ignore
-        self._replace = _follow_references(database, rules)
-        self._numbers: dict[str, dict[bytes, str]] = {}
-        self._functions = {name: f"{database.schema}_{n}" for n, name in enumerate(self._replace)}
-        for name, by in self._replace.items():
-            self._register(self._functions[name], by)
-        for (table_name, column), by in rules.replace.items():
-            table = database.tables.get(table_name)
-            if isinstance(by, str) and table is not None and table.has_column(column, stored=True):
-                # In the order of the rows, which an INSERT with ORDER BY does not compute them in.
-                for (cell,) in database.read_rows([quote_name(column)], self.select_from(table)):
-                    self._number(by, cell)
+        self._replace = rules.replace
+        database.connection.create_scalar_function("regexp", _matches, 2, deterministic=True)
+        for placeholder in {*self._replace.values()}:
+            # What is NULL or has a number already is left out by INSERT OR IGNORE.
+            database.execute(
+                f"CREATE TABLE {self._name_numbers(placeholder)}"
+                " (value NOT NULL, kind, UNIQUE (value, kind))"
+            )
+        for (name, column), placeholder in self._replace.items():
+            table = database.tables.get(name)
+            if table is not None and table.has_column(column):
+                cell = quote_name(column)
+                database.execute(
+                    f"INSERT OR IGNORE INTO {self._name_numbers(placeholder)}"
+                    f" SELECT {cell}, typeof({cell}) FROM {self.select_from(table)}"
+                )
 
-    def _register(self, function: str, by: Replacement) -> None:
-        def call(*arguments: Cell) -> Cell:
-            is_text, value = arguments
-            cell = self.database.decode(bool(is_text), value)
-            found = self._number(by, cell) if isinstance(by, str) else by(cell)
-            # SQLite takes no surrogates, which stand for bytes that are no text.
-            if isinstance(found, str):
-                return str(found.encode(errors="backslashreplace"), "utf-8")
-            return found
-
-        self.database.connection.create_scalar_function(function, call, 2)
-
-    def _number(self, placeholder: str, cell: Cell) -> Cell:
-        if cell is None:
-            return None
-        known = self._numbers.setdefault(placeholder, {})
-        stem, end = (placeholder[:-1], ">") if placeholder.endswith(">") else (placeholder, "")
-        return known.setdefault(pack_row((cell,)), f"{stem} {len(known) + 1}{end}")
+    def _name_numbers(self, placeholder: str) -> str:
+        """Name the temporary table that numbers values by its rowids."""
+        return f"temp.{quote_name(f'{self.database.schema} {placeholder}')}"
 
     def is_left_out(self, table: Table) -> bool:
         """Whether the whole table is ignored."""
@@ -175,20 +166,24 @@ class RuledDatabase:
 
     def _is_hidden(self, table: Table, column: str) -> bool:
         name = (table.name.lower(), column.lower())
-        return self._ignore.get(name) == () or isinstance(self._replace.get(name), str)
+        return self._ignore.get(name) == WHOLE or name in self._replace
 
     def select_cell(self, table: Table, column: str) -> str:
         """Return the SQL expression of a column's values as the rules let them be seen."""
         name = (table.name.lower(), column.lower())
-        cell = quote_name(column)
-        paths = self._ignore.get(name)
-        if paths == ():
-            return f"'{IGNORED}'"
-        if paths:
-            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-            rest = f"json_remove({cell}, {listed})"
-            cell = f"iif(typeof({cell}) = 'blob', CAST({rest} AS BLOB), {rest})"
-        return f"{self._functions[name]}({as_bytes(cell)})" if name in self._replace else cell
+        cell = f"source.{quote_name(column)}"
+        if pattern := self._ignore.get(name):
+            if pattern == WHOLE:
+                return quote_text(IGNORED)
+            return _WITHOUT_PATHS.format(cell=cell, pattern=quote_text(pattern))
+        if placeholder := self._replace.get(name):
+            stem, end = placeholder.removesuffix(">"), ">" if placeholder.endswith(">") else ""
+            return (
+                f"(SELECT {quote_text(stem + ' ')} || rowid || {quote_text(end)}"
+                f" FROM {self._name_numbers(placeholder)}"
+                f" WHERE value = {cell} AND kind = typeof({cell}))"
+            )
+        return cell
 
     def select_from(self, table: Table) -> str:
         """Return the SQL that reads rows in their order.
@@ -208,14 +203,7 @@ class RuledDatabase:
         return f"{table.source} ORDER BY {', '.join(terms)}"
 
 
-def _follow_references(database: Database, rules: Rules) -> dict[Column, Replacement]:
-    """Return the replacements, and with each placeholder the columns that refer to its own."""
-    found = dict(rules.replace)
-    waiting = [name for name, by in found.items() if isinstance(by, str)]
-    while waiting:
-        to = waiting.pop()
-        for name in database.find_references(*to):
-            if name not in found and name not in rules.ignore:
-                found[name] = found[to]
-                waiting.append(name)
-    return found
+def _matches(*arguments: Cell) -> bool:
+    """Implement SQL's REGEXP."""
+    pattern, text = arguments
+    return re.fullmatch(str(pattern), str(text)) is not None

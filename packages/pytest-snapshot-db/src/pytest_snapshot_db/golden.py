@@ -1,31 +1,37 @@
-"""Goldens on disk: their names, locks, copies and replacement."""
+"""Goldens on disk: their names and manifests, locks, copies and replacement.
+
+The manifest beside a golden says its hash, and what is in it, for people and for git.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import inspect
+import io
+import json
 import os
 import re
 import shlex
 import shutil
-import tempfile
-from collections.abc import Iterator
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
 from pytest_snapshot_db.copy_live import set_wal_mode
+from pytest_snapshot_db.database import Database, Table, quote_name
 from pytest_snapshot_db.errors import GoldenError, TouchedError
-from pytest_snapshot_db.manifest import (
-    Manifest,
-    hash_file,
-    read_manifest,
-    stat_file,
-    write_manifest,
-)
+from pytest_snapshot_db.version import __version__
 
+Build = Callable[[Path], Any]
+
+FORMAT: Final = 1
 FOLDER: Final = "__snapshot_dbs__"
 OBTAINED: Final = ".obtained"
 NAME: Final = re.compile(r"\w[\w\-\[\]=,+ .]*")
@@ -37,6 +43,13 @@ GITIGNORE: Final = """\
 *.obtained.db
 .writing-*
 """
+_NOT_CODE: Final = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +91,112 @@ def find_golden(module: Path, name: str) -> Golden:
     return Golden(module.parent / FOLDER / module.stem, name)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """A golden in short."""
+
+    format: int = FORMAT
+    sha256: str
+    """Of the file, so that every change of it is found."""
+    journal_mode: str
+    """Of the original; copies of the golden get it back."""
+    user_version: int
+    application_id: int
+    schema: str
+    tables: Mapping[str, Mapping[str, int | str]]
+    """The number of rows and a digest of each table, which show in a diff what changed."""
+    sqlite: str
+    pytest_snapshot_db: str = __version__
+    builder: str | None = None
+    """A digest of the code that built it."""
+    built_by: str | None = None
+
+
+def build_manifest(path: Path, *, journal_mode: str, builder: Build | None = None) -> Manifest:
+    """Describe a file."""
+    with Database(path) as database:
+        schema = sorted(database.read_schema().items())
+        tables = sorted(database.tables.values(), key=lambda table: table.name)
+        return Manifest(
+            sha256=hash_file(path),
+            journal_mode=journal_mode,
+            user_version=database.read_pragma("user_version"),
+            application_id=database.read_pragma("application_id"),
+            schema=hashlib.sha256(repr(schema).encode()).hexdigest(),
+            tables={table.name: _describe_table(database, table) for table in tables},
+            sqlite=apsw.sqlite_lib_version(),
+            builder=hash_builder(builder),
+            built_by=name_builder(builder),
+        )
+
+
+def _describe_table(database: Database, table: Table) -> dict[str, int | str]:
+    digest = hashlib.blake2b(repr(table.columns).encode(), digest_size=16)
+    rows = 0
+    for row in database.read_rows(map(quote_name, table.columns), table.source):
+        digest.update(repr(row).encode())
+        rows += 1
+    return {"rows": rows, "digest": digest.hexdigest()}
+
+
+def hash_file(path: Path) -> str:
+    """Hash the bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(manifest: Manifest, path: Path) -> None:
+    """Write a manifest so that git shows no more than what changed."""
+    path.write_text(json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest; raise GoldenError if it is none."""
+    try:
+        fields = json.loads(path.read_text("utf-8"))
+        if fields["format"] > FORMAT:
+            raise GoldenError(
+                f"{path} was written by a newer pytest-snapshot-db"
+                f" ({fields['pytest_snapshot_db']}): upgrade to use it"
+            )
+        return Manifest(**fields)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise GoldenError(f"{path} is not the manifest of a golden: {error}") from None
+
+
+def hash_builder(builder: Build | None) -> str | None:
+    """Hash the code of a function without comments and spaces; None if there is no source."""
+    if builder is None:
+        return None
+    try:
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(builder)))
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        code = "".join("".join(t.string.split()) for t in tokens if t.type not in _NOT_CODE)
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        return None
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def name_builder(builder: Build | None) -> str | None:
+    """Return the module and the name of a function."""
+    if builder is None:
+        return None
+    name = getattr(builder, "__qualname__", type(builder).__name__)
+    return f"{getattr(builder, '__module__', '?')}:{name}"
+
+
+def stat_file(path: Path) -> tuple[int, ...]:
+    """Return what shows that a file was written to, without reading it."""
+    found = os.stat(path)  # noqa: PTH116 (called after each test)
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
 @contextmanager
 def lock(golden: Golden, *, exclusive: bool) -> Iterator[None]:
     """Lock the folder of a golden: shared to read, exclusive to replace.
 
     A lock on the folder needs no file of its own, and ends with the process.
     """
-    if exclusive:
-        _make_folder(golden.folder)
     descriptor = os.open(golden.folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # Some file systems have no locks.
@@ -93,14 +204,6 @@ def lock(golden: Golden, *, exclusive: bool) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the folder of a module's goldens, with a .gitignore beside the first."""
-    is_first = not folder.parent.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    if is_first:
-        (folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
 
 
 _checked: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
@@ -147,6 +250,14 @@ def copy_golden(golden: Golden, into: Path) -> Manifest:
     return manifest
 
 
+def make_folder(golden: Golden) -> None:
+    """Make the folder of a module's goldens, with a .gitignore beside the first."""
+    is_first = not golden.folder.parent.exists()
+    golden.folder.mkdir(parents=True, exist_ok=True)
+    if is_first:
+        (golden.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
+
+
 def write_canonical(path: Path, into: Path) -> None:
     """Write the contents of a database in the one form that SQLite gives them."""
     into.unlink(missing_ok=True)
@@ -166,12 +277,17 @@ def write_canonical(path: Path, into: Path) -> None:
 def replace_golden(golden: Golden, fresh: Path, manifest: Manifest) -> None:
     """Replace a golden, which is locked, by a file on the same file system."""
     fresh.chmod(0o644)
-    written = fresh.with_suffix(".json")
-    write_manifest(manifest, written)
     # The manifest first: a database without one was put there by hand.
-    written.replace(golden.manifest_path)
+    replace_manifest(golden, fresh, manifest)
     fresh.replace(golden.path)
     remove_obtained(golden)
+
+
+def replace_manifest(golden: Golden, beside: Path, manifest: Manifest) -> None:
+    """Replace a manifest, whose golden is locked, by way of a new file."""
+    written = beside.with_suffix(".json")
+    write_manifest(manifest, written)
+    written.replace(golden.manifest_path)
 
 
 def remove_obtained(golden: Golden) -> None:
@@ -179,11 +295,3 @@ def remove_obtained(golden: Golden) -> None:
     if golden.obtained_path.exists():
         with suppress(OSError):
             golden.obtained_path.unlink()
-
-
-@contextmanager
-def make_workspace(golden: Golden) -> Iterator[Path]:
-    """Make a temporary folder on the golden's own file system."""
-    _make_folder(golden.folder)
-    with tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-") as folder:
-        yield Path(folder)
