@@ -522,3 +522,18 @@ class WritesItsDump(Kept):
 class NeverAnswers(Kept):
     def add_messages(self, session_id, messages):
         threading.Event().wait()
+
+
+class OneText:
+    """It returns the conversation as one text, as prompts want it."""
+
+    def __init__(self):
+        self._kept = {}
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        self._kept[session_id] = (
+            f"{self._kept.get(session_id, '')}Human: {human_msg}\nAI: {ai_msg}\n"
+        )
+
+    def load_memory(self, session_id):
+        return self._kept.get(session_id, "")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import goldfish_stores  # noqa: F401 -- registers them
 import under_test
 from memory_contract.runner import StoreUnderTest
 

@@ -26,8 +26,7 @@ from memory_contract.contract_run import (
 from memory_contract.gates import GATES
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, probe, resolve
-from memory_contract.workers import pool
-from memory_contract.workers.pool import Worker
+from memory_contract.workers.pool import Worker, WorkerPool
 
 RIGHT = [
     "under_test:ListUnderALock",
@@ -391,9 +390,24 @@ def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
     assert check("memory:", cases=["power_loss"], seed=1).verdict == "NOT RUN"
 
 
-def test_workers_import_what_the_store_stands_on_and_nothing_else(tmp_path):
-    adapter = resolve("sqlite:///x.db")
-    adapter.factory("blocking")(tmp_path).close()
-    ours = pool._find_packages(adapter)
-    assert "apsw" in ours
-    assert not {name for name in ours if name.startswith(("pytest", "_pytest", "hypothesis"))}
+def imported_by_a_worker(target):
+    worker_pool = WorkerPool(resolve(target))
+    try:
+        worker = worker_pool.start_worker()
+        worker.ask("install_plugin", under_test.SeesModules())
+        return worker.call_plugin("imported")
+    finally:
+        worker_pool.close()
+
+
+def test_workers_import_what_the_store_stands_on_and_nothing_else():
+    assert "apsw" in imported_by_a_worker("sqlite:///x.db")
+    others = ("pytest", "_pytest", "hypothesis", "indelible")
+    ours = imported_by_a_worker("under_test:Turns")
+    assert [name for name in ours if name.startswith(others)] == []
+
+
+def test_workers_import_the_framework_of_a_store_and_not_the_module_of_its_factory():
+    imported = imported_by_a_worker("langchain:framework_factories:in_files")
+    assert "langchain_core" in imported
+    assert "framework_factories" not in imported

@@ -469,7 +469,7 @@ def test_the_torn_last_line_of_a_killed_process_is_no_error(tape):
     ("line", "words"),
     [
         ("not json", "line 2: no JSON"),
-        ('{"session":"s","worker":"w","op":"append"}', "line 2: 'outcome' is missing"),
+        ('{"session":"s","worker":"w","op":"append"}', "line 2: 'invoke_ns' is missing"),
         ('{"indelible_trace": 99}', "line 2: a trace of format 99; this version reads 1"),
     ],
 )

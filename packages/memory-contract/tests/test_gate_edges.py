@@ -9,9 +9,9 @@ import pytest
 
 import gate_stores as right
 from gate_stores import Filed, Sound, of_files, of_memory
+from goldfish_stores import GOLDFISH
 from memory_contract import Refused, check
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.goldfish import GOLDFISH
 
 RIGHT = {
     "memory": "memory:",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory_contract.plugin.verdicts import proof, tell
+from memory_contract.plugin.verdicts import format_proof, raise_outcome
 from memory_contract.results import CaseResult, Failure
 
 RESULT = {"gate": "sequential", "case": "append_then_read", "mode": "blocking", "seed": 7}
@@ -13,27 +13,27 @@ def result(verdict, **more):
 
 
 def test_only_a_pass_passes():
-    tell(result("PASS"), "memory:")
+    raise_outcome(result("PASS"), "memory:")
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"])
 def test_nothing_passes_by_not_running(verdict):
     with pytest.raises(pytest.fail.Exception) as told:
-        tell(result(verdict), "memory:")
+        raise_outcome(result(verdict), "memory:")
     assert str(told.value).startswith(f"{verdict}: the moon was full")
     assert told.value.pytrace is False
 
 
 def test_what_is_not_claimed_is_skipped_and_what_is_written_down_is_expected():
     with pytest.raises(pytest.skip.Exception, match="NOT CLAIMED: the moon was full"):
-        tell(result("NOT CLAIMED"), "memory:")
+        raise_outcome(result("NOT CLAIMED"), "memory:")
     with pytest.raises(pytest.xfail.Exception, match="the moon was full"):
-        tell(result("DEVIATION"), "memory:")
+        raise_outcome(result("DEVIATION"), "memory:")
 
 
 def test_the_proof_comes_first_and_the_command_last_without_a_password():
     failure = Failure(name="lost append", session="c-1", proof="e1 is missing")
-    first, *_, last = proof(
+    first, *_, last = format_proof(
         result("FAIL", failures=(failure,)), "redis://ann:hush@there/0"
     ).splitlines()
     assert first.startswith("LOST APPEND   session c-1   seed 7")

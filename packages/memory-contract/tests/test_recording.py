@@ -12,7 +12,7 @@ import pytest
 
 import indelible
 from class_stores import Kept
-from memory_contract import Policy, record
+from memory_contract import Ok, Policy, explain_trace, record
 from memory_contract.goldfish.stores import ListStore
 from memory_contract.traces.format import (
     DroppedLines,
@@ -249,6 +249,49 @@ def test_errors_come_through_and_say_what_they_said_of_the_data(path):
         ("rollback", "fail", "SnapshotNotFoundError"),
     ]
     assert found[2].value == "not found"
+
+
+def test_a_call_that_a_store_refuses_leaves_its_trace_readable(path):
+    with record(indelible.open("memory:"), path, fresh=True) as store:
+        store.add_message("s", "user", "a")
+        for refused in (
+            lambda: store.get_history("s", last=-1),
+            lambda: store.add_message("s", "user", "b", key=5),
+            lambda: store.trim("s", keep_last=-1),
+            lambda: store.save_snapshot(7),
+        ):
+            with pytest.raises(indelible.UsageError):
+                refused()
+        store.get_history("s")
+    assert [op.op for op in operations(path)] == ["append", "read"]
+    assert isinstance(explain_trace(path).verdict, Ok)
+
+
+@pytest.mark.parametrize("spoil", ["key", "keep", "snapshot"])
+def test_what_a_trace_cannot_hold_and_a_store_took_accuses_nobody(path, tmp_path, spoil):
+    class Odd(ListStore):
+        def append(self, session, messages, *, key=None):
+            super().append(session, messages)
+
+        def trim(self, session, keep):
+            super().trim(session, 0)
+
+        def snapshot(self, session):
+            raise OSError("no answer")
+
+    store = record(Odd(tmp_path), path, fresh=True)
+    said = [{"role": "user", "content": "a"}]
+    store.append("s", said, key=5 if spoil == "key" else None)
+    if spoil == "keep":
+        store.trim("s", -1)
+    if spoil == "snapshot":
+        with pytest.raises(OSError, match="no answer"):
+            store.snapshot("s")
+    assert len(store.read("s")) == (spoil != "keep")
+    store.close()
+    found = explain_trace(path)
+    assert not found.names
+    assert bool(found.unknown) == (spoil != "snapshot")
 
 
 def test_a_call_never_fails_because_of_its_trace(path, caplog, monkeypatch):

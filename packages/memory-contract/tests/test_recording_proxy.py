@@ -155,10 +155,10 @@ def test_a_store_that_cannot_be_iterated_over_does_not_look_like_it(store):
     assert not hasattr(store, "__await__")
 
 
-def test_a_store_that_can_be_iterated_over_still_says_so(path):
+def test_a_store_that_can_be_iterated_over_still_is(path):
     store = record(Words(), path)
     assert isinstance(store, collections.abc.Iterable)
-    assert list(store.__iter__()) == ["a", "b"]
+    assert list(store) == list(store.__iter__()) == ["a", "b"]
 
 
 def test_items_that_are_set_or_deleted_make_the_trace_undecided(store, path):

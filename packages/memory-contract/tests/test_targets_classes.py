@@ -339,3 +339,14 @@ def test_a_window_of_another_size_is_accused(name, claimed):
 def test_a_window_holds_at_least_a_turn():
     with pytest.raises(ValueError, match="`keeps_last` is 1, and a turn is 2"):
         Adapter(open="class_stores:Kept", keeps_last=1)
+
+
+@pytest.mark.parametrize("name", ["mystore.py", "./mystore.py", "mystore.py:open_store"])
+def test_a_file_of_code_is_not_taken_for_a_store(name):
+    with pytest.raises(TargetError, match=r"mystore:(make_store|open_store)"):
+        resolve(name)
+
+
+def test_a_conversation_in_one_text_is_refused_and_not_accused():
+    with pytest.raises(TargetError, match="load_memory returned one text"):
+        resolve("class_stores:OneText")

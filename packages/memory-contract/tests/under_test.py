@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import sqlite3
+import sys
 import threading
 import time
 import uuid
@@ -280,3 +281,13 @@ class StuckElsewhere(Turns):
 
     def save_context(self, session_id, human_msg, ai_msg):
         threading.Event().wait()
+
+
+class SeesModules:
+    """A worker plugin that says what its process has imported."""
+
+    def install(self):
+        pass
+
+    def imported(self):
+        return sorted(sys.modules)

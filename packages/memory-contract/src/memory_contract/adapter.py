@@ -32,6 +32,11 @@ Capability = Literal[
     "checksum",
     "pages",
     "export",
+    "search",
+    "filter",
+    "retract",
+    "item_ttl",
+    "embedder",
 ]
 CAPABILITIES: Final[dict[Capability, str]] = {
     "pop": "take the newest entry away and return it, None if there is none",
@@ -51,6 +56,11 @@ CAPABILITIES: Final[dict[Capability, str]] = {
     "checksum": "stored bytes that changed are noticed when they are read",
     "pages": "read page by page, each opened by the cursor of the one before",
     "export": "write a session out as text, and bring such a text in again",
+    "search": "put texts into a session under ids, and find them by their words",
+    "filter": "search only what has certain fields",
+    "retract": "take what was put under an id away",
+    "item_ttl": "what is put says how long it lives",
+    "embedder": "search uses an embedder, which can be made to fail",
 }
 # Who sees what was written through one handle: only that handle, every handle of the process on
 # the same workspace, or every process of the machine.
@@ -100,6 +110,9 @@ class Handle(Protocol):
     # version(session) for `expected`, sessions() for `list`; page(session, limit, cursor=None) ->
     # (messages, next cursor or None) for `pages`; export(session) -> text and import_session(text)
     # for `export`; close() where there is something to.
+    # For `search`: put_item(session, id, text, fields=None, ttl_s=None), search(session, query,
+    # limit, where=None) -> a list of {"id": ..., "text": ...}, the best first, get_item(session,
+    # id) -> text or None; retract(session, id); fail_embedder(fails) for `embedder`.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

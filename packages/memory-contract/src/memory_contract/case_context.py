@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -28,10 +29,6 @@ from memory_contract.workers.pool import (
 from memory_contract.workers.tasks import Suspensions
 
 T = TypeVar("T")
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class CaseFailed(Exception):  # noqa: N818 -- names what happened
@@ -103,7 +100,7 @@ class Client:
     ) -> None:
         self.name = name
         self.handle = handle
-        self._context = context
+        self.context = context
         self._settle = settle
         self._close = close
         self._ids = EntryIds(name)
@@ -123,7 +120,7 @@ class Client:
         A store that takes no batches is given its entries one by one.
         """
         ids = ids or self.draw(count)
-        batches = [ids] if self._context.adapter.batches else [(id_,) for id_ in ids]
+        batches = [ids] if self.context.adapter.batches else [(id_,) for id_ in ids]
         for batch in batches:
             self.make(
                 Call(
@@ -139,7 +136,7 @@ class Client:
 
     def draw(self, count: int = 1) -> Ids:
         """Ids of new entries (of `count` turns, where a store takes only turns)."""
-        return self._ids.draw(count, pairs=self._context.adapter.pairs)
+        return self._ids.draw(count, pairs=self.context.adapter.pairs)
 
     def read(self, session: str, *, limit: int | None = None) -> Ids:
         """The ids that the session shows."""
@@ -163,7 +160,7 @@ class Client:
 
     def snapshot(self, session: str) -> str:
         """The kit's name for a new snapshot."""
-        name = self._context.new_name("s")
+        name = self.context.new_name("s")
         self.make(Call(op="snapshot", session=session, snapshot=name))
         return name
 
@@ -173,7 +170,7 @@ class Client:
 
     def fork(self, session: str) -> str:
         """The new session."""
-        target = self._context.new_session()
+        target = self.context.new_session()
         self.make(Call(op="fork", session=session, target=target))
         return target
 
@@ -183,20 +180,21 @@ class Client:
 
     def make(self, call: Call) -> Operation:
         """Make one call and record it."""
-        context, began = self._context, time.monotonic_ns()
+        began = time.monotonic_ns()
         try:
-            answer = self._settle(ask(self.handle, call, context.names))
+            answer = self._settle(ask(self.handle, call, self.context.names))
         except BaseException as error:
-            context.record(failed(self.name, call, began, error), error)
+            self.context.record(failed(self.name, call, began, error), error)
             raise
-        return context.record(succeeded(self.name, call, began, answer, context.names))
+        names = self.context.names
+        return self.context.record(succeeded(self.name, call, began, answer, names))
 
     def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
         """Make one call of which an error is an answer as well: its record says what came of it.
 
         `around` is put around what is to be awaited.
         """
-        context, began = self._context, time.monotonic_ns()
+        context, began = self.context, time.monotonic_ns()
         try:
             answer = self._settle(around(ask(self.handle, call, context.names)))
         except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
@@ -218,7 +216,7 @@ class Client:
         try:
             return self._settle(getattr(self.handle, method)(*arguments, **options))
         except BaseException as error:
-            self._context.record_store_error(error)
+            self.context.record_store_error(error)
             raise
 
     def close(self) -> None:
@@ -288,14 +286,16 @@ class CaseContext:
     def open(self, workspace: Path | None = None, *, server: str | None = None) -> Client:
         """Open a handle in this process; `server` replaces that of the adapter."""
         loop = self._our_loop() if self.flavour == "async" else None
+        handle = self._open_handle(workspace or self.workspace, loop, server)
+        settle = loop.settle if loop is not None else _itself
+        return self._new_client(handle, settle, lambda: close(handle, loop))
+
+    def _open_handle(self, workspace: Path, loop: Loop | None, server: str | None) -> Any:
         try:
-            where = workspace or self.workspace
-            handle = open_handle(self.adapter, where, self.flavour, loop, server)
+            return open_handle(self.adapter, workspace, self.flavour, loop, server)
         except BaseException as error:
             self.record_store_error(error)
             raise
-        settle = loop.settle if loop is not None else _itself
-        return self._new_client(handle, settle, lambda: close(handle, loop))
 
     def open_in_process(
         self,
@@ -307,7 +307,7 @@ class CaseContext:
     ) -> Client:
         """Open a handle in a fresh process; a call longer than `wait_s` is `WorkerLost`.
 
-        `equipment` is installed there before the store is opened.
+        `plugin` is installed there before the store is opened.
         """
         worker = self.start_worker()
         try:
@@ -367,7 +367,7 @@ class CaseContext:
         *,
         own_handles: bool = False,
         server: str | None = None,
-        ready: Callable[[], None] = _nothing,
+        ready: Callable[[], None] | None = None,
     ) -> None:
         """Run programs at the same time, as the mode says, and record their calls.
 
@@ -376,56 +376,35 @@ class CaseContext:
         that cannot be opened raises. `ready` is called when all handles are open.
         """
         self.racers |= {program.worker for program in programs}
+        names = self.names
         try:
-            logs = self._raced(programs, own_handles=own_handles, server=server, ready=ready)
+            if self.mode == "processes":
+                assert self._worker_pool is not None
+                where, flavours = self.workspace, self.flavours
+                logs = pool.race(
+                    self._worker_pool, where, programs, names, flavours, server=server, ready=ready
+                )
+            elif self.mode == "tasks":
+                handle = self._first_client().handle
+                if ready is not None:
+                    ready()
+                logs = self._our_loop().settle(
+                    tasks.race(programs, names, handle, self.suspensions)
+                )
+            elif self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
+                handle = self._first_client().handle
+                logs = threads.race(programs, names, handle=handle, ready=ready)
+            else:
+                open_own = partial(self._open_handle, self.workspace, None, server)
+                logs = threads.race(programs, names, open_own=open_own, ready=ready)
         except (StoreRaised, Refused) as error:
             self.record_store_error(error)
             raise
         for log in logs:
             self.add_log(log)
 
-    def _raced(
-        self,
-        programs: Sequence[Program],
-        *,
-        own_handles: bool,
-        server: str | None,
-        ready: Callable[[], None],
-    ) -> list[Log]:
-        if self.mode == "processes":
-            assert self._worker_pool is not None
-            return pool.race(
-                self._worker_pool,
-                self.workspace,
-                programs,
-                self.names,
-                self.flavours,
-                server=server,
-                ready=ready,
-            )
-        if self.mode == "tasks":
-            handle = self._first_client().handle
-            ready()
-            race = tasks.race(programs, self.names, handle, self.suspensions)
-            logs: list[Log] = self._our_loop().settle(race)
-            return logs
-        if self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
-            return threads.race(
-                programs, self.names, handle=self._first_client().handle, ready=ready
-            )
-        return threads.race(
-            programs, self.names, open_own=lambda: self._open_bare(server), ready=ready
-        )
-
     def _first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()
-
-    def _open_bare(self, server: str | None) -> Any:
-        try:
-            return open_handle(self.adapter, self.workspace, self.flavour, None, server)
-        except BaseException as error:
-            self.record_store_error(error)
-            raise
 
     def add_log(self, log: Log) -> None:
         """Add what a worker recorded to the history."""
@@ -509,7 +488,7 @@ class CaseContext:
         reader: Client,
         session: str,
         expected: Ids,
-        name: str = "wrong contents",
+        name: str = "wrong history",
         *,
         after: str = "",
     ) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,26 +125,34 @@ def check(
     subject = StoreUnderTest(adapter)
     try:
         items = items_of(chosen, subject)
-        plan = Plan(
-            items=order_quick(items) if quick else items,
-            seed=seed,
-            rounds=rounds,
-            budget_s=QUICK_BUDGET_S if quick else budget_s,
-            until=began + QUICK_S_MAX if quick else math.inf,
-        )
-        known = deviations or Deviations()
-        results = tuple(_run(plan, subject, known, progress))
+        results = []
+        budget_s = QUICK_BUDGET_S if quick else budget_s
+        for item in order_quick(items) if quick else items:
+            spent_s = time.monotonic() - began
+            if quick and spent_s > QUICK_S_MAX:
+                break
+            if progress is not None:
+                progress(item, None)
+            share_s = share_of(budget_s) if spent_s < budget_s else 0.0
+            result = item.known or run_case(
+                item.case, item.mode, subject, seed=seed, share_s=share_s, rounds=rounds
+            )
+            result = (deviations or Deviations()).apply(result)
+            if progress is not None:
+                progress(item, result)
+            results.append(result)
     finally:
         subject.close()
     if quick:
-        results = tuple(sorted(results, key=lambda result: _place_of(items, result)))
+        places = [item.id for item in items]
+        results.sort(key=lambda result: places.index(result.id))
         ran = {result.gate for result in results if result.verdict != "NOT CLAIMED"}
         chosen = [case for case in chosen if case.gate in ran]
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=seed,
         gates=asked_for(gates, chosen),
-        results=results,
+        results=tuple(results),
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
         left_out=len(items) - len(results),
@@ -164,39 +171,3 @@ def order_quick(items: Sequence[Item]) -> list[Item]:
             place = ranks[f"{item.case.gate} {mode}"] = ranks[f"{item.case.gate} {mode}"] + 1
             ranked.append(((mode, place, QUICK_GATES.index(item.case.gate)), item))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _place_of(items: Sequence[Item], result: CaseResult) -> int:
-    return next(place for place, item in enumerate(items) if item.id == result.id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be run, and for how long."""
-
-    items: Sequence[Item]
-    seed: int
-    rounds: int
-    budget_s: float
-    # The time on the monotonic clock after which no case begins.
-    until: float
-
-
-def _run(
-    plan: Plan, subject: StoreUnderTest, deviations: Deviations, progress: Progress | None
-) -> Iterator[CaseResult]:
-    share_s = share_of(plan.budget_s)
-    ended = time.monotonic() + plan.budget_s
-    for item in plan.items:
-        if time.monotonic() > plan.until:
-            return
-        if progress is not None:
-            progress(item, None)
-        share = share_s if time.monotonic() < ended else 0.0
-        result = item.known or run_case(
-            item.case, item.mode, subject, seed=plan.seed, share_s=share, rounds=plan.rounds
-        )
-        result = deviations.apply(result)
-        if progress is not None:
-            progress(item, result)
-        yield result

@@ -83,13 +83,16 @@ def read_deviations(path: Path) -> Deviations:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DeviationsError(f"cannot read {path}: {error}") from error
     known = {found.id: found for found in all_cases()}
-    return Deviations(
-        tuple(
-            _deviation(known, gate, name, table, str(path))
-            for gate, inside in tables.items()
-            for name, table in _tables(inside, gate, str(path))
-        )
-    )
+    found = []
+    for gate, inside in tables.items():
+        if gate not in GATES:
+            raise DeviationsError(
+                f"{path}: there is no gate {gate!r}; there are {', '.join(GATES)}"
+            )
+        if not isinstance(inside, dict) or not all(isinstance(t, dict) for t in inside.values()):
+            raise DeviationsError(f"{path}: write [{gate}.CASE] with a reason below it")
+        found += [_deviation(known, gate, name, table, path) for name, table in inside.items()]
+    return Deviations(tuple(found))
 
 
 def find_deviations(*folders: Path) -> Deviations:
@@ -100,16 +103,8 @@ def find_deviations(*folders: Path) -> Deviations:
     return Deviations()
 
 
-def _tables(inside: Any, gate: str, file: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    if gate not in GATES:
-        raise DeviationsError(f"{file}: there is no gate {gate!r}; there are {', '.join(GATES)}")
-    if not isinstance(inside, Mapping) or not all(isinstance(t, Mapping) for t in inside.values()):
-        raise DeviationsError(f"{file}: write [{gate}.CASE] with a reason below it")
-    return inside.items()
-
-
 def _deviation(
-    known: Mapping[str, Case], gate: str, name: str, table: Mapping[str, Any], file: str
+    known: Mapping[str, Case], gate: str, name: str, table: Mapping[str, Any], file: Path
 ) -> Deviation:
     found = known.get(f"{gate}/{name}")
     if found is None:

@@ -43,7 +43,8 @@ def messages_of(ids: Ids) -> list[Message]:
 
 def id_of(message: Any) -> str:
     """The id of a message that came back; marked, if it is not what was stored."""
-    role, content = _parts(message)
+    fields = message if isinstance(message, Mapping) else {}
+    role, content = str(fields.get("role")), fields.get("content")
     found = _FORM.fullmatch(content) if isinstance(content, str) else None
     if found is None:
         return f"?{_digest(message)}"
@@ -56,12 +57,6 @@ def ids_of(messages: Any) -> Ids:
     if isinstance(messages, str) or not isinstance(messages, Iterable):
         return (f"?{_digest(messages)}",)
     return tuple(map(id_of, messages))
-
-
-def _parts(message: Any) -> tuple[str, Any]:
-    if isinstance(message, Mapping):
-        return str(message.get("role")), message.get("content")
-    return "", None
 
 
 def _sum(id_: str, role: str, text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 Gate = Literal[
-    "sequential", "edges", "lifecycle", "concurrency", "faults", "crash", "compatibility"
+    "sequential", "edges", "lifecycle", "concurrency", "faults", "crash", "recall", "compatibility"
 ]
 GATES: Final[dict[Gate, str]] = {
     "sequential": "one caller at a time: what was said comes back, once, in order",
@@ -14,6 +14,7 @@ GATES: Final[dict[Gate, str]] = {
     "concurrency": "many threads, tasks and processes at once, judged by the checker",
     "faults": "errors, lost replies, full disks, cancelled calls",
     "crash": "kill -9 and power loss",
+    "recall": "what was put is found by search, and nothing else is",
     "compatibility": "data of other versions, and recorded incidents",
 }
 # What a case needs beyond the store: nothing that Python does not have, the program of a server,
@@ -26,6 +27,8 @@ TIERS: Final[dict[Tier, str]] = {
 }
 # The gates whose cases make faults: errors are allowed, and without a fault nothing is proved.
 FAULT_GATES: Final[frozenset[Gate]] = frozenset({"faults", "crash"})
+# The gates that a store may leave out as a whole, because it claims nothing that they ask for.
+OPTIONAL_GATES: Final[frozenset[Gate]] = FAULT_GATES | {"recall"}
 Mode = Literal["blocking", "async", "threads", "tasks", "processes"]
 ONE_CALLER: Final[tuple[Mode, ...]] = ("blocking", "async")
 MANY_WORKERS: Final[tuple[Mode, ...]] = ("threads", "tasks", "processes")

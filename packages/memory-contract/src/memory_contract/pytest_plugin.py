@@ -120,10 +120,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Add the contract's items before others choose among all of them."""
     if session.config.option.contract:
-        from memory_contract.plugin.items import collected  # noqa: PLC0415
+        from memory_contract.plugin.items import collect_items  # noqa: PLC0415
 
         ids = session.config.stash[_IDS]
-        items.extend(collected(session, ids))
+        items.extend(collect_items(session, ids))
 
 
 @pytest.fixture

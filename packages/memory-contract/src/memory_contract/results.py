@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from memory_contract.checker.verdict import Anomaly
-from memory_contract.gates import FAULT_GATES, Gate, Mode
+from memory_contract.gates import OPTIONAL_GATES, Gate, Mode
 from memory_contract.history import Fault, Ids, Operation
 
 # Grows by its second number with each new case that a store must pass.
@@ -64,7 +64,7 @@ def failure_of(anomaly: Anomaly) -> Failure:
     )
 
 
-def worth_telling(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
+def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
     """The first ones of each name: a store that loses everything loses it over and over."""
     told: Counter[str] = Counter()
     kept = []
@@ -125,7 +125,7 @@ class Report:
     def verdict(self) -> CaseVerdict:
         """The worst that was found; PASS only if every requested gate ran a case.
 
-        But for those of bad days, beside others, where the store claims nothing that they ask for.
+        But for those of bad days and of search, beside others, if the store claims nothing of them.
         """
         found = {result.verdict for result in self.results}
         for worst in ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"):
@@ -143,9 +143,9 @@ class Report:
         )
 
     def unclaimed(self, gate: Gate) -> bool:
-        """Whether the gate makes bad days that this store, as a whole, claims nothing about."""
+        """Whether this store, as a whole, claims nothing that an optional gate asks for."""
         verdicts = {result.verdict for result in self.results if result.gate == gate}
-        return gate in FAULT_GATES and verdicts == {"NOT CLAIMED"}
+        return gate in OPTIONAL_GATES and verdicts == {"NOT CLAIMED"}
 
     @property
     def exit_code(self) -> int:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -28,7 +29,7 @@ from memory_contract.results import (
     CaseVerdict,
     Failure,
     Unreachable,
-    worth_telling,
+    select_failures,
 )
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import WorkerLost, WorkerPool, WorkersUnavailable
@@ -83,7 +84,7 @@ class StoreUnderTest:
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
         self._folder = _folder(adapter)
-        self._rooms = 0
+        self._workspaces = 0
         self.worker_pool: WorkerPool | None = None
         self.no_workers_reason = ""
         try:
@@ -130,10 +131,10 @@ class StoreUnderTest:
     @contextmanager
     def workspace(self, sessions: Iterable[str] = ()) -> Iterator[Path]:
         """A folder for one run of a case; `sessions` are those that it used, when it ends."""
-        self._rooms += 1
+        self._workspaces += 1
         # A folder around it, so that everything beside the workspace is deleted with it.
-        around = self._folder / str(self._rooms)
-        folder = around / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
+        around = self._folder / str(self._workspaces)
+        folder = around / f"{self._folder.name.rpartition('-')[2]}-{self._workspaces}"
         try:
             folder.mkdir(parents=True)
         except OSError as error:
@@ -220,7 +221,10 @@ def run_case(
     stands: tuple[Outcome, int] | None = None
     while True:
         tries += 1
-        outcome = _bounded(case, mode, subject, ours)
+        try:
+            outcome = run_with_timeout(CASE_S_MAX, partial(run_round, case, mode, subject, ours))
+        except WorkTimedOut as error:
+            outcome = build_timeout_outcome(error, subject)
         spent_s = time.monotonic() - began
         if outcome.verdict == "PASS" or outcome.refused:
             if stands is None or not stands[0].refused:
@@ -248,13 +252,6 @@ def run_case(
         faults=tuple(outcome.context.faults) if outcome.context is not None else (),
         notes=outcome.notes,
     )
-
-
-def _bounded(case: Case, mode: Mode, subject: StoreUnderTest, seed: int) -> Outcome:
-    try:
-        return run_with_timeout(CASE_S_MAX, lambda: run_round(case, mode, subject, seed))
-    except WorkTimedOut as error:
-        return build_timeout_outcome(error, subject)
 
 
 def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outcome:
@@ -313,15 +310,11 @@ def run_round(
         return _judged(case, context)
 
 
-def _failure(name: str, proof: str) -> Failure:
-    return Failure(name=name, session="", proof=proof)
-
-
 def _failed(context: CaseContext, failure: Failure) -> Outcome:
     # Proofs of the checker come first: they say more than what the case noticed.
     verdict = judge(context.history)
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
-    failures = (*worth_telling(proved), failure)
+    failures = (*select_failures(proved), failure)
     return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
 
 
@@ -329,7 +322,8 @@ def _raised(context: CaseContext, error: BaseException) -> Outcome:
     if any(error is known for known in context.raised):
         last = context.history[-1] if context.history else None
         doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
-        return _failed(context, _failure(RAISED, f"{doing} raised {format_error(error)}"))
+        proof = f"{doing} raised {format_error(error)}"
+        return _failed(context, Failure(name=RAISED, session="", proof=proof))
     return Outcome(
         verdict="UNKNOWN",
         reason=f"the kit itself failed: {format_error(error)}",
@@ -341,7 +335,7 @@ def _raised(context: CaseContext, error: BaseException) -> Outcome:
 def _judged(case: Case, context: CaseContext) -> Outcome:
     verdict = judge(context.history)
     if isinstance(verdict, Violated):
-        failures = worth_telling(verdict.anomalies)
+        failures = select_failures(verdict.anomalies)
         return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
     unfair = [(op, words) for op, words, fair in context.errors if not fair]
     if unfair and case.gate not in FAULT_GATES:

@@ -18,41 +18,35 @@ TTL_S: Final = 3600.0
 METADATA: Final = {"mood": "curious", "tags": ["a", {"b": None}]}
 
 
-def _pop(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
-    ids = store.append(session, 1 if context.adapter.pairs else 2)
+def _pop(store: Client, session: str) -> bool:
+    ids = store.append(session, 1 if store.context.adapter.pairs else 2)
     return store.pop(session) == ids[-1] and store.read(session) == ids[:-1]
 
 
-def _trim(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _trim(store: Client, session: str) -> bool:
     store.append(session, 2)
     last = store.append(session)
     store.trim(session, len(last))
     return store.read(session) == last
 
 
-def _clear(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _clear(store: Client, session: str) -> bool:
     store.append(session)
     store.clear(session)
     return store.read(session) == ()
 
 
-def _ttl(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _ttl(store: Client, session: str) -> bool:
     return store.append(session, ttl_s=TTL_S) == store.read(session)
 
 
-def _snapshot(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _snapshot(store: Client, session: str) -> bool:
     ids = store.append(session)
     name = store.snapshot(session)
-    return context.names[name] is not None and store.read(session) == ids
+    return store.context.names[name] is not None and store.read(session) == ids
 
 
-def _rollback(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _rollback(store: Client, session: str) -> bool:
     ids = store.append(session)
     name = store.snapshot(session)
     store.append(session)
@@ -60,88 +54,109 @@ def _rollback(context: CaseContext, store: Client) -> bool:
     return store.read(session) == ids
 
 
-def _fork(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
-    ids = context.keep_newest(store.append(session, 2))
+def _fork(store: Client, session: str) -> bool:
+    ids = store.context.keep_newest(store.append(session, 2))
     return store.read(store.fork(session)) == ids == store.read(session)
 
 
-def _undo(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
-    ids = context.keep_newest(store.append(session, 2))
+def _undo(store: Client, session: str) -> bool:
+    ids = store.context.keep_newest(store.append(session, 2))
     store.clear(session)
     store.undo(session)
     return store.read(session) == ids
 
 
-def _keys(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _keys(store: Client, session: str) -> bool:
     ids = store.append(session, key="k")
     store.append(session, ids=ids, key="k")
     return store.read(session) == ids
 
 
-def _expected(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _expected(store: Client, session: str) -> bool:
     ids = store.append(session)
     ids += store.append(session, expected=store.ask("version", session))
-    return store.read(session) == context.keep_newest(ids)
+    return store.read(session) == store.context.keep_newest(ids)
 
 
-def _list(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _list(store: Client, session: str) -> bool:
     store.append(session)
     return session in list(store.ask("sessions"))
 
 
-def _limit(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _limit(store: Client, session: str) -> bool:
     store.append(session, 2)
     last = store.append(session)
     return store.read(session, limit=len(last)) == last
 
 
-def _fields(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _fields(store: Client, session: str) -> bool:
     message = {"role": "user", "content": "fields", "metadata": METADATA, "an_unknown_field": 7}
     answer = {"role": "assistant", "content": "fields"}
-    store.put(session, *([message, answer] if context.adapter.pairs else [message]))
+    store.put(session, *([message, answer] if store.context.adapter.pairs else [message]))
     kept = store.get(session)[0]
     return is_same({name: kept.get(name) for name in message}, message)
 
 
-def _structure(context: CaseContext, store: Client) -> bool:
+def _structure(store: Client, session: str) -> bool:
     system = {"role": "system", "content": "You never forget."}
     messages = [system, *({"role": "user", "content": str(n)} for n in range(4))]
-    if context.adapter.pairs or len(context.keep_newest(messages)) < len(messages):
+    if store.context.adapter.pairs or len(store.context.keep_newest(messages)) < len(messages):
         return True
-    session = context.new_session()
     store.put(session, *messages)
     store.ask("trim", session, 2)
     return any(message.get("role") == "system" for message in store.get(session))
 
 
-def _pages(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _pages(store: Client, session: str) -> bool:
     ids = store.append(session) + store.append(session)
     first, cursor = store.ask("page", session, 1)
     found = ids_of(first)
     while cursor is not None:
         page, cursor = store.ask("page", session, 1, cursor)
         found += ids_of(page)
-    return found == context.keep_newest(ids)
+    return found == store.context.keep_newest(ids)
 
 
-def _export(context: CaseContext, store: Client) -> bool:
-    session = context.new_session()
+def _export(store: Client, session: str) -> bool:
     ids = store.append(session)
     text = store.ask("export", session)
-    again = context.new_session()
+    again = store.context.new_session()
     store.ask("import_session", text.replace(session, again))
     return ids_of(store.get(again)) == ids
 
 
-TRIALS: Final[dict[Capability, Callable[[CaseContext, Client], bool]]] = {
+def _search(store: Client, session: str) -> bool:
+    store.ask("put_item", session, "item", "a zebra")
+    hits = store.ask("search", session, "zebra", 5)
+    found = [(hit["id"], hit["text"]) for hit in hits]
+    return found == [("item", "a zebra")] and store.ask("get_item", session, "item") == "a zebra"
+
+
+def _filter(store: Client, session: str) -> bool:
+    for name in ("one", "two"):
+        store.ask("put_item", session, name, "a zebra", fields={"name": name})
+    hits = store.ask("search", session, "zebra", 5, where={"name": "two"})
+    return [hit["id"] for hit in hits] == ["two"]
+
+
+def _retract(store: Client, session: str) -> bool:
+    store.ask("put_item", session, "item", "a zebra")
+    store.ask("retract", session, "item")
+    return store.ask("get_item", session, "item") is None
+
+
+def _item_ttl(store: Client, session: str) -> bool:
+    store.ask("put_item", session, "item", "a zebra", ttl_s=TTL_S)
+    return bool(store.ask("get_item", session, "item") == "a zebra")
+
+
+def _embedder(store: Client, _: str) -> bool:
+    store.ask("fail_embedder", True)
+    store.ask("fail_embedder", False)
+    return True
+
+
+TRIALS: Final[dict[Capability, Callable[[Client, str], bool]]] = {
     "pop": _pop,
     "trim": _trim,
     "clear": _clear,
@@ -157,22 +172,37 @@ TRIALS: Final[dict[Capability, Callable[[CaseContext, Client], bool]]] = {
     "fields": _fields,
     "structure": _structure,
     # Nothing is damaged here: `damaged_file_is_loud` holds a store to this.
-    "checksum": lambda _context, _store: True,
+    "checksum": lambda *_: True,
     "pages": _pages,
     "export": _export,
+    "search": _search,
+    "filter": _filter,
+    "retract": _retract,
+    "item_ttl": _item_ttl,
+    "embedder": _embedder,
 }
 # Capabilities that a trial needs beside its own.
 ALSO: Final[dict[str, tuple[Capability, ...]]] = {
     "rollback": ("snapshot",),
     "undo": ("clear",),
     "structure": ("trim",),
+    "filter": ("search",),
+    "retract": ("search",),
+    "item_ttl": ("search",),
 }
 # Where a handle offers it: a method, or a parameter of one.
-METHODS: Final[dict[str, str]] = {"list": "sessions", "expected": "version", "pages": "page"}
+METHODS: Final[dict[str, str]] = {
+    "list": "sessions",
+    "expected": "version",
+    "pages": "page",
+    "embedder": "fail_embedder",
+}
 PARAMETERS: Final[dict[str, tuple[str, str]]] = {
     "keys": ("append", "key"),
     "ttl": ("append", "ttl_s"),
     "limit": ("read", "limit"),
+    "filter": ("search", "where"),
+    "item_ttl": ("put_item", "ttl_s"),
 }
 
 
@@ -196,7 +226,7 @@ def _expect_claim(context: CaseContext, store: Client, name: Capability, does: s
         context.note(f"{name} is claimed without {lacking[0]}, so nothing about it can be tried")
         return
     try:
-        works = TRIALS[name](context, store)
+        works = TRIALS[name](store, context.new_session())
     except Exception as error:  # noqa: BLE001 -- whatever it raises, it was claimed
         context.fail(
             "untrue claim", f"{name} is claimed ({does}), and raised {format_error(error)}"
@@ -208,7 +238,8 @@ def _is_offered(handle: Any, name: Capability) -> bool:
     if name in PARAMETERS:
         method, parameter = PARAMETERS[name]
         try:
-            return parameter in inspect.signature(getattr(handle, method)).parameters
+            found = getattr(handle, method, None)
+            return callable(found) and parameter in inspect.signature(found).parameters
         except (TypeError, ValueError):
             return False
     if name in ("fields", "structure", "checksum"):
@@ -220,7 +251,7 @@ def _note_unclaimed(context: CaseContext, store: Client, name: Capability, does:
     """Try what is not claimed, and note the result; it is not judged."""
     before = len(context.history)
     try:
-        works = TRIALS[name](context, store)
+        works = TRIALS[name](store, context.new_session())
     except Exception:  # noqa: BLE001 -- not claimed, not there
         return
     finally:

@@ -52,18 +52,17 @@ def catalogue() -> str:
     """The whole page."""
     everything = all_cases()
     gates = [gate for gate in GATES if any(each.gate == gate for each in everything)]
-    parts = [OPENING, *_counts(gates, everything)]
-    for gate in gates:
-        parts += ["", *_section(gate, [each for each in everything if each.gate == gate])]
-    parts += ["", *_tiers(), "", *_claims()]
-    return "\n".join(parts) + "\n"
-
-
-def _counts(gates: list[Gate], everything: list[Case]) -> Iterator[str]:
-    yield "| gate | cases | |\n|---|---|---|"
+    parts = [OPENING, "| gate | cases | |\n|---|---|---|"]
     for gate in gates:
         count = sum(each.gate == gate for each in everything)
-        yield f"| [{gate}](#{gate}) | {count} | {_cell(GATES[gate])} |"
+        parts.append(f"| [{gate}](#{gate}) | {count} | {_cell(GATES[gate])} |")
+    for gate in gates:
+        parts += ["", *_section(gate, [each for each in everything if each.gate == gate])]
+    parts += ["", "## Tiers\n", "| tier | |\n|---|---|"]
+    parts += [f"| {tier} | {_cell(about)} |" for tier, about in TIERS.items()]
+    parts += ["", "## What a store can claim\n", "| capability | |\n|---|---|"]
+    parts += [f"| `{name}` | {_cell(does)} |" for name, does in CAPABILITIES.items()]
+    return "\n".join(parts) + "\n"
 
 
 def _section(gate: Gate, cases: list[Case]) -> Iterator[str]:
@@ -85,18 +84,6 @@ def _section(gate: Gate, cases: list[Case]) -> Iterator[str]:
             *([each.tier] if tiers else []),
         )
         yield f"| {' | '.join(cells)} |"
-
-
-def _tiers() -> Iterator[str]:
-    yield "## Tiers\n"
-    yield "| tier | |\n|---|---|"
-    yield from (f"| {tier} | {_cell(about)} |" for tier, about in TIERS.items())
-
-
-def _claims() -> Iterator[str]:
-    yield "## What a store can claim\n"
-    yield "| capability | |\n|---|---|"
-    yield from (f"| `{name}` | {_cell(does)} |" for name, does in CAPABILITIES.items())
 
 
 def _cell(text: str) -> str:

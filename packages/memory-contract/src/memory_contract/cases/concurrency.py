@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from memory_contract.calls import Call, Program
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseVacuous
 from memory_contract.cases.case import case
+from memory_contract.entries import EntryIds
 from memory_contract.history import OpName
 
 
@@ -20,7 +22,7 @@ class ProgramBuilder:
 
     def append(self, worker: str, session: str, batch: int = 1, **options: Any) -> Call:
         """An append of new entries."""
-        ids = self._ids.setdefault(worker, self._context.new_ids(worker))
+        ids = self._ids.setdefault(worker, EntryIds(worker))
         drawn = ids.draw(batch, pairs=self._context.adapter.pairs)
         return Call(op="append", session=session, ids=drawn, **options)
 
@@ -165,14 +167,10 @@ def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> Non
     if any(change.op == "rollback" for change in changes):
         assert store.snapshot(session) == "s1"
         store.append(session)
-    here = [_move_to(session, change) for change in changes]
+    here = [replace(change, session=session) for change in changes]
     writers = [writing.writer(f"w{n}", [session], 8) for n in range(2)]
     context.race([writing.changer("w2", session, here), *writers])
     context.read_with_fresh_client([session])
-
-
-def _move_to(session: str, change: Call) -> Call:
-    return Call(op=change.op, session=session, keep=change.keep, snapshot=change.snapshot)
 
 
 @case(

@@ -16,6 +16,9 @@ Spoken = tuple[Any, Any]
 # How long to wait for a write that may come late.
 LATE_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.01
+LATE: Final = "was acknowledged, a read right after it did not show it, and a later one did"
+# What is as long as this, and ends too early, was cut off.
+CUT: Final = 1000
 
 
 def build_batch(context: CaseContext, content: Any) -> list[Message]:
@@ -26,15 +29,10 @@ def build_batch(context: CaseContext, content: Any) -> list[Message]:
 
 def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
     """Role and content of messages, without what a store adds."""
-    return [_to_spoken(message) for message in messages]
-
-
-def _to_spoken(message: Any) -> Spoken:
-    return (
-        (message.get("role"), message.get("content"))
-        if isinstance(message, dict)
-        else ("", message)
-    )
+    return [
+        (each.get("role"), each.get("content")) if isinstance(each, dict) else ("", each)
+        for each in messages
+    ]
 
 
 def expect_there(
@@ -46,11 +44,51 @@ def expect_there(
     if not is_incomplete(seen, told):
         return
     if appears_late(store, session, expected):
-        proof = (
-            f"{what} was acknowledged, a read right after it did not show it, and a later one did"
-        )
-        context.fail("late write", proof, session=session)
+        context.fail("late write", f"{what} {LATE}", session=session)
     context.fail("lost append", f"{what} was acknowledged and does not come back", session=session)
+
+
+def expect_equal(
+    context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
+) -> None:
+    """Expect that a session shows exactly these messages."""
+    seen, told = to_spoken(store.get(session)), to_spoken(context.keep_newest(expected))
+    if is_same(seen, told):
+        return
+    if len(seen) < len(told) and appears_late(store, session, context.keep_newest(expected)):
+        context.fail("late write", f"{what} {LATE}", session=session)
+    if len(seen) != len(told):
+        context.fail(
+            "lost message" if len(seen) < len(told) else "strange message",
+            f"{what}: of {len(told)} acknowledged messages {len(seen)} came back",
+            session=session,
+        )
+    (_, said), (_, back) = next(
+        (one, two) for one, two in zip(told, seen, strict=True) if not is_same(one, two)
+    )
+    is_cut = len(str(back)) >= CUT and str(said).startswith(str(back))
+    context.fail(
+        "truncated content" if is_cut else "changed content",
+        f"{what}: {shown(said)} came back as {shown(back)}",
+        session=session,
+    )
+
+
+def expect_listed(context: CaseContext, store: Client, written: Iterable[str]) -> None:
+    """Expect that exactly these sessions are listed, each once."""
+    written, listed = list(written), list(store.ask("sessions"))
+    missing = [name for name in written if name not in listed]
+    strange = [name for name in listed if name not in written]
+    twice = [name for name in written if listed.count(name) > 1]
+    context.expect(
+        not missing,
+        "unlisted session",
+        f"{shown(missing)}: written to, and not among the {len(listed)} listed",
+    )
+    context.expect(not twice, "listed twice", f"{shown(twice)} stands twice in the list")
+    context.expect(
+        not strange, "strange session", f"{shown(strange)} is listed; nobody wrote to it"
+    )
 
 
 def is_incomplete(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
@@ -133,7 +171,9 @@ def scribble(value: Any, seen: set[int] | None = None) -> None:
             value += value[:2] or [{"role": "user", "content": "slipped in"}]
     elif isinstance(value, dict):
         _scribble_dict(value, seen)
-    elif not isinstance(value, type) and (is_dataclass(value) or _speaks(value)):
+    elif not isinstance(value, type) and (
+        is_dataclass(value) or any(hasattr(value, name) for name in SAID)
+    ):
         _scribble_object(value, seen)
 
 
@@ -144,10 +184,6 @@ def _scribble_dict(value: dict[Any, Any], seen: set[int]) -> None:
         else:
             scribble(item, seen)
     value["more"] = CHANGED
-
-
-def _speaks(value: Any) -> bool:
-    return any(hasattr(value, name) for name in SAID)
 
 
 def _scribble_object(value: Any, seen: set[int]) -> None:

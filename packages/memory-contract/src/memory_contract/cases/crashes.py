@@ -28,7 +28,6 @@ from memory_contract.cases.disk_recording import (
 from memory_contract.cases.perturbation import (
     Perturbation,
     RecordedPerturbation,
-    build_disk,
     draw_positions,
     find_error,
     is_violated,
@@ -60,7 +59,6 @@ PER_PROCESS: Final = 50
 @case(
     "crash",
     catches="half a write: a file that is emptied before it is filled, or a yes before the commit",
-    reach="machine",
     modes=("processes",),
 )
 def kill_at_every_step(context: CaseContext) -> None:
@@ -71,7 +69,6 @@ def kill_at_every_step(context: CaseContext) -> None:
 @case(
     "crash",
     catches="an acknowledgement before the disk has it: no sync, or a commit that comes later",
-    reach="machine",
     modes=("processes",),
 )
 def power_loss(context: CaseContext) -> None:
@@ -111,7 +108,7 @@ class Kills(Perturbation[tuple[Verb | None, int]]):
         self._verbs = verbs
         self._most = most
         self._most_at_first = most_at_first
-        self._witness = context.open_in_process(plugin=build_disk(context.workspace))
+        self._witness = context.open_in_process(plugin=FaultyDisk(context.workspace))
         self._witness.handle.worker.ask("close")
         # How many steps it takes to open a store that exists.
         self._steps_to_reopen = 1
@@ -161,7 +158,7 @@ class Kills(Perturbation[tuple[Verb | None, int]]):
 
     def _prepare(self, verb: Verb) -> tuple[Client, list[Call], Call]:
         """A writer that made the calls which lead to an operation; those calls; the operation."""
-        disk = build_disk(self.context.workspace, python=True)
+        disk = FaultyDisk(self.context.workspace, python=True)
         writer = self.context.open_in_process(plugin=disk)
         self._steps_to_reopen = max(1, writer.handle.worker.call_plugin("steps"))
         *before, call = build_calls(self.context, verb)
@@ -211,7 +208,7 @@ class Kills(Perturbation[tuple[Verb | None, int]]):
     def _kill_while_opening(self, folder: Path, nth: int) -> None:
         worker = self.context.start_worker()
         with contextlib.suppress(WorkerLost):
-            worker.ask("install_plugin", build_disk(folder, kill_at=nth, python=True))
+            worker.ask("install_plugin", FaultyDisk(folder, kill_at=nth, python=True))
             worker.ask("open", folder, self.context.flavour)
         worker.kill()
 
@@ -269,7 +266,7 @@ class PowerCuts(RecordedPerturbation[PowerCut]):
         with restore_image(self.context, self.recording, image) as folder:
             worker = self.context.start_worker()
             try:
-                disk = FaultyDisk(folder, remember=True, syncing=False)
+                disk = FaultyDisk(folder, remember=True)
                 worker.ask("install_plugin", disk)
                 log = self._run(worker, folder, program)
                 changes = worker.call_plugin("changes")

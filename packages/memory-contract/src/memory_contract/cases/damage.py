@@ -136,7 +136,6 @@ class Damage:
 @case(
     "crash",
     catches="a damaged file that comes back as a shorter, another or an empty history",
-    reach="machine",
     modes=("processes",),
 )
 def damaged_file_is_loud(context: CaseContext) -> None:

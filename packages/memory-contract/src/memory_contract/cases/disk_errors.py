@@ -30,7 +30,6 @@ from memory_contract.cases.perturbation import (
     Perturbation,
     RecordedPerturbation,
     begin_failure,
-    build_disk,
     count_calls,
     draw_failures,
     find_error,
@@ -38,6 +37,7 @@ from memory_contract.cases.perturbation import (
 )
 from memory_contract.cases.workload import Verb, build_append, build_calls, list_verbs
 from memory_contract.faults.vfs.disk import ERRORS, Kind
+from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import Image, build_final_files
 from memory_contract.history import Operation
 from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
@@ -58,7 +58,6 @@ LOGS: Final = ("-wal", "-journal")
 @case(
     "faults",
     catches="a lock that stays after an error, an error that is swallowed, half a batch",
-    reach="machine",
     modes=("processes",),
 )
 def io_error_loop(context: CaseContext) -> None:
@@ -69,7 +68,6 @@ def io_error_loop(context: CaseContext) -> None:
 @case(
     "faults",
     catches="a full disk that nobody hears of, or that a store does not come back from",
-    reach="machine",
     modes=("processes",),
 )
 def disk_full_loop(context: CaseContext) -> None:
@@ -80,7 +78,6 @@ def disk_full_loop(context: CaseContext) -> None:
 @case(
     "faults",
     catches="a recovery that gives up what it could not read, or begins anew",
-    reach="machine",
     modes=("processes",),
 )
 def io_error_in_recovery(context: CaseContext) -> None:
@@ -251,7 +248,7 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
             )
 
     def _new_client(self) -> Client:
-        disk = build_disk(self.context.workspace)
+        disk = FaultyDisk(self.context.workspace)
         return self.context.open_in_process(wait_s=WAIT_S, plugin=disk)
 
     def _replace_writer(self) -> None:

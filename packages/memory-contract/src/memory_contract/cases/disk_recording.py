@@ -89,11 +89,14 @@ def forget_outcome(op: Operation) -> Operation:
 
 def record_disk(context: CaseContext) -> DiskRecording:
     """Let a store do everything that it claims, from its first opening on."""
-    disk = FaultyDisk(context.workspace, remember=True, syncing=False)
+    disk = FaultyDisk(context.workspace, remember=True)
     client = context.open_in_process(plugin=disk)
     worker = client.handle.worker
     ops: list[RecordedOp] = []
-    for calls in _build_workload(context):
+    session = context.new_session()
+    appends = [build_append(context, session, 1 + n % 3) for n in range(2 * APPENDS)]
+    verbs = [call for verb in list_changes(context) for call in build_calls(context, verb)]
+    for calls in (appends[:APPENDS], verbs, appends[APPENDS:]):
         for call in calls:
             began = worker.call_plugin("length")
             op = client.make(call)
@@ -105,13 +108,6 @@ def record_disk(context: CaseContext) -> DiskRecording:
     others = _find_other_files(context, client, changes)
     worker.kill()
     return DiskRecording(ops=tuple(ops), changes=tuple(changes), base={}, others=others)
-
-
-def _build_workload(context: CaseContext) -> Iterator[Sequence[Call]]:
-    session = context.new_session()
-    yield [build_append(context, session, 1 + n % 3) for n in range(APPENDS)]
-    yield [call for verb in list_changes(context) for call in build_calls(context, verb)]
-    yield [build_append(context, session, 1 + n % 3) for n in range(APPENDS)]
 
 
 def _find_other_files(context: CaseContext, client: Client, changes: Sequence[Change]) -> Files:

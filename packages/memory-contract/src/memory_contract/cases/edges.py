@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,11 +10,10 @@ from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
-    appears_late,
     build_batch,
+    expect_equal,
     is_same,
     shown,
-    to_spoken,
     try_put,
 )
 from memory_contract.cases.sequential import Unstorable
@@ -112,42 +110,16 @@ def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
         batch = build_batch(context, text)
         if try_put(context, store, session, batch, what):
             expected += batch
-            _expect_equal(context, store, session, expected, what)
+            expect_equal(context, store, session, expected, what)
         else:
             refusals.append(what)
         plain = build_batch(context, f"after {what}")
         store.put(session, *plain)
         expected += plain
-        _expect_equal(context, store, session, expected, f"the message after {what}")
-    _expect_equal(context, context.open_elsewhere(), session, expected, "what another caller reads")
+        expect_equal(context, store, session, expected, f"the message after {what}")
+    expect_equal(context, context.open_elsewhere(), session, expected, "what another caller reads")
     if refusals:
         context.note(f"refused in a message: {', '.join(refusals)}")
-
-
-def _expect_equal(
-    context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
-) -> None:
-    seen, expected = to_spoken(store.get(session)), context.keep_newest(expected)
-    if is_same(seen, to_spoken(expected)):
-        return
-    if len(seen) < len(expected) and appears_late(store, session, expected):
-        proof = (
-            f"{what} was acknowledged, a read right after it did not show it, and a later one did"
-        )
-        context.fail("late write", proof, session=session)
-    if len(seen) != len(expected):
-        context.fail(
-            "lost message" if len(seen) < len(expected) else "strange message",
-            f"{what}: of {len(expected)} acknowledged messages {len(seen)} came back",
-            session=session,
-        )
-    pairs = zip(to_spoken(expected), seen, strict=True)
-    said, back = next((one, two) for one, two in pairs if not is_same(one, two))
-    context.fail(
-        "changed content",
-        f"{what}: {shown(said[1])} came back as {shown(back[1])}",
-        session=session,
-    )
 
 
 @case("edges", needs=["fields"], catches="a value that comes back as another: 1 for true, nothing")
@@ -300,13 +272,13 @@ def unserialisable_is_refused(context: CaseContext) -> None:
         for batch in _build_hidden(context, what, value):
             if try_put(context, store, session, batch, what):
                 expected += batch
-                _expect_equal(context, store, session, expected, what)
+                expect_equal(context, store, session, expected, what)
                 if "metadata" in batch[0]:
                     _expect_fields(context, store, session, batch[0], what, place=-len(batch))
         plain = build_batch(context, f"after {what}")
         store.put(session, *plain)
         expected += plain
-        _expect_equal(context, store, session, expected, f"the message after {what}")
+        expect_equal(context, store, session, expected, f"the message after {what}")
 
 
 def _build_hidden(context: CaseContext, what: str, value: Any) -> list[list[Message]]:

@@ -69,7 +69,8 @@ def _edit_cursors(random: Random, cursors: list[Any], mine: str, theirs: str) ->
     edits = [edit for text in texts for edit in _build_edits(text, mine, theirs)]
     for text in texts:
         decoded = _decode(text)
-        edits += [_encode(edit) for edit in _build_edits(decoded, mine, theirs)] if decoded else []
+        again = [edit.encode() for edit in _build_edits(decoded or "", mine, theirs)]
+        edits += [base64.urlsafe_b64encode(edit).decode() for edit in again]
         at = random.randrange(len(text)) if text else 0
         edits += [text[:at], text[:at] + "A" + text[at + 1 :], text + text]
     edits = list(dict.fromkeys(edit for edit in edits if edit not in texts))
@@ -91,10 +92,6 @@ def _decode(text: str) -> str | None:
         return base64.urlsafe_b64decode(text).decode()
     except (ValueError, binascii.Error):
         return None
-
-
-def _encode(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode()
 
 
 @case("edges", needs=["export"], catches="an import that shows or takes what belongs to others")

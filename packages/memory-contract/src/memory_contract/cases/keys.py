@@ -5,8 +5,8 @@ from __future__ import annotations
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import shown
-from memory_contract.entries import ids_of, messages_of
+from memory_contract.cases.contents import expect_listed, shown
+from memory_contract.entries import EntryIds, ids_of, messages_of
 
 
 @case("sequential", needs=["keys"], catches="a retried append that is stored twice")
@@ -41,7 +41,7 @@ def key_with_other_content_is_refused(context: CaseContext) -> None:
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     ids = store.append(session, key="request-1")
     # Not recorded: to the checker, a key stands for one batch.
-    different = messages_of(context.new_ids("other").draw(pairs=context.adapter.pairs))
+    different = messages_of(EntryIds("other").draw(pairs=context.adapter.pairs))
     for caller in (store, other):
         try:
             caller.put(session, *different, key="request-1")
@@ -119,28 +119,12 @@ def _refuse_stale(context: CaseContext, store: Client, session: str, version: ob
 def sessions_are_listed(context: CaseContext) -> None:
     """List the sessions of a fresh store, and again as they grow in number and in length."""
     store, other = context.open(), context.open_elsewhere()
-    _expect_listed(context, store, [])
+    expect_listed(context, store, [])
     written = []
     for _ in range(12):
         written.append(context.new_session())
         store.append(written[-1])
     for caller in (store, other):
-        _expect_listed(context, caller, written)
+        expect_listed(context, caller, written)
         caller.append(written[0], 2)
-        _expect_listed(context, caller, written)
-
-
-def _expect_listed(context: CaseContext, store: Client, written: list[str]) -> None:
-    listed = list(store.ask("sessions"))
-    missing = sorted(set(written) - set(listed))
-    strange = sorted(set(listed) - set(written), key=str)
-    twice = sorted({name for name in listed if listed.count(name) > 1})
-    context.expect(
-        not missing,
-        "unlisted session",
-        f"{' '.join(missing)}: written to, and not among the {len(listed)} listed",
-    )
-    context.expect(not twice, "listed twice", f"{shown(twice)} stands twice in the list")
-    context.expect(
-        not strange, "strange session", f"{shown(strange)} is listed; nobody wrote to it"
-    )
+        expect_listed(context, caller, written)

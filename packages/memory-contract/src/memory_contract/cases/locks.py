@@ -37,35 +37,42 @@ def lock_is_bounded(context: CaseContext) -> None:
     first = context.open_in_process()
     first.append(session)
     first.close()
-    patience_s = context.adapter.patience_s or UNDECLARED_S
-    waiting = context.open_in_process(wait_s=patience_s)
+    waiting = context.open_in_process(wait_s=get_patience_s(context))
     waiting.read(session)
-    with Heartbeat() as heart, _hold_locks(context.workspace):
-        ended = is_append_answered(waiting, session)
-    if not ended and heart.late_s > patience_s / 4:
-        raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
-    if not ended and context.adapter.patience_s is None:
-        raise CaseNotClaimed(f"it waits for a lock longer than {patience_s:g} s and names no bound")
-    context.expect(
-        ended,
-        "unbounded wait",
-        f"an append to {session} was still waiting for a lock after {patience_s:g} s",
-        session=session,
-    )
+    with _hold_locks(context.workspace):
+        expect_append_in_time(context, waiting, session, "a lock")
     then = context.open_in_process()
     then.append(session)
     then.read(session)
 
 
-def is_append_answered(waiting: Client, session: str) -> bool:
-    """Whether an append returns or raises within the client's limit."""
-    try:
-        waiting.append(session)
-    except WorkerLost:
-        return False
-    except (StoreRaised, Refused):
-        return True
-    return True
+def get_patience_s(context: CaseContext) -> float:
+    """How long an operation may take; without a declared bound, how long it is watched."""
+    return context.adapter.patience_s or UNDECLARED_S
+
+
+def expect_append_in_time(
+    context: CaseContext, waiting: Client, session: str, awaited: str
+) -> None:
+    """Expect that an append returns or raises within the store's bound, which its client has."""
+    bound_s = get_patience_s(context)
+    with Heartbeat() as heart:
+        try:
+            waiting.append(session)
+        except (StoreRaised, Refused):
+            return
+        except WorkerLost:
+            pass
+        else:
+            return
+    heart.require_calm(bound_s)
+    if context.adapter.patience_s is None:
+        raise CaseNotClaimed(f"it waits for {awaited} longer than {bound_s:g} s and names no bound")
+    context.fail(
+        "unbounded wait",
+        f"an append to {session} was still waiting for {awaited} after {bound_s:g} s",
+        session=session,
+    )
 
 
 @contextmanager
@@ -114,6 +121,11 @@ class Heartbeat:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    def require_calm(self, bound_s: float) -> None:
+        """End the case if the machine may be why something took longer than a bound."""
+        if self.late_s > bound_s / 4:
+            raise CaseUnknown(f"the machine itself stood still for {self.late_s:.1f} s")
 
     def _beat(self) -> None:
         before = time.monotonic()

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
 from typing import Final
 
 from memory_contract.calls import Call, Program
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
+from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.concurrency import ProgramBuilder
-from memory_contract.cases.locks import UNDECLARED_S, Heartbeat, is_append_answered
+from memory_contract.cases.locks import expect_append_in_time, get_patience_s
 from memory_contract.cases.proxied_store import (
     REQUESTS_MAX,
+    append_until_ok,
     call_with_fault,
     in_background,
     insert_proxy,
-    make_append,
     read_everything,
     record_proxy_faults,
     retry_until_ok,
     start_session,
 )
-from memory_contract.cases.workload import Verb, build_calls, list_changes, pace
+from memory_contract.cases.workload import Verb, build_append, build_calls, list_changes, pace
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.proxy.fault_queue import CONNECT, What
 from memory_contract.gates import MANY_WORKERS
@@ -34,6 +36,8 @@ REFUSALS: Final = {
     "redis": ("READONLY", "LOADING", "NOSCRIPT", "MOVED", "MISCONF", "CLUSTERDOWN"),
     "postgresql": ("40001", "40P01", "53100", "57P01", "25006"),
 }
+# How a reply gets lost.
+CUTS: Final[tuple[What, ...]] = ("cut after", "cut midway")
 # How many requests of one change are struck.
 SAMPLED: Final = 4
 # How often every connection is cut, and after how many requests each time.
@@ -42,41 +46,30 @@ REQUESTS_BETWEEN_CUTS: Final = 12
 FLAPS: Final[tuple[What, ...]] = ("cut before", "cut before", "cut after", "cut midway", "slice")
 
 
-@case("faults", reach="machine", catches="a retry after a lost reply that stores a message twice")
+@case("faults", catches="a retry after a lost reply that stores a message twice")
 def reply_lost(context: CaseContext) -> None:
     """Lose the reply to each request of an append; with a key it is asked again, and once there."""
     with insert_proxy(context) as proxy:
         store, keyed = context.open(server=proxy.url), context.adapter.claims(["keys"])
         sessions = []
-        for what, appends in _combine(("cut after", "cut midway"), (0, 1)):
+        for what, appends in product(CUTS, (0, 1)):
             for nth in range(1, REQUESTS_MAX + 1):
                 session = start_session(context, store, proxy.url, appends)
                 sessions.append(session)
-                call = make_append(context, store, session)()
+                call = build_append(context, session, 2)
                 if keyed:
-                    call = _add_key(call, f"{what} {nth}")
-                struck = call_with_fault(
-                    context, proxy, ProxyFault(what, nth=nth), _build_attempt(store, call)
-                )
+                    call = replace(call, key=f"{what} {nth}")
+                struck = call_with_fault(context, proxy, ProxyFault(what, nth=nth), store, call)
                 if keyed and context.history[-1].outcome != "ok":
-                    retry_until_ok(context, store, partial(_return_call, call), server=proxy.url)
+                    retry_until_ok(context, store, call, server=proxy.url)
                 store.attempt(Call(op="read", session=session))
                 if not struck:
                     break
         read_everything(context, sessions)
 
 
-def _combine(kinds: Sequence[What], appends: Sequence[int]) -> list[tuple[What, int]]:
-    return [(what, before) for what in kinds for before in appends]
-
-
-def _add_key(call: Call, key: str) -> Call:
-    return Call(op=call.op, session=call.session, ids=call.ids, key=key)
-
-
 @case(
     "faults",
-    reach="machine",
     catches="an error that says that nothing was written, although it was",
 )
 def error_but_applied_is_marked(context: CaseContext) -> None:
@@ -87,8 +80,7 @@ def error_but_applied_is_marked(context: CaseContext) -> None:
             for nth in _draw_requests(context, proxy, store, verb):
                 call = _lead_to(context, store, verb, proxy.url)
                 sessions += [call.session] if call.target is None else [call.session, call.target]
-                act = _build_attempt(store, call)
-                call_with_fault(context, proxy, ProxyFault("cut after", nth=nth), act)
+                call_with_fault(context, proxy, ProxyFault("cut after", nth=nth), store, call)
                 store.attempt(Call(op="read", session=call.session))
         read_everything(context, sessions)
 
@@ -103,25 +95,16 @@ def _draw_requests(context: CaseContext, proxy: Proxy, store: Client, verb: Verb
     return sorted({*chosen, requests})
 
 
-def _return_call(call: Call) -> Call:
-    return call
-
-
-def _build_attempt(store: Client, call: Call) -> Callable[[], object]:
-    return lambda: store.attempt(call)
-
-
 def _lead_to(context: CaseContext, store: Client, verb: Verb, server: str) -> Call:
     """Make the calls that lead to an operation, and return the operation."""
     *before, call = build_calls(context, verb)
     for each in before:
-        retry_until_ok(context, store, partial(_return_call, each), server=server)
+        retry_until_ok(context, store, each, server=server)
     return call
 
 
 @case(
     "faults",
-    reach="machine",
     catches="a server that is full, and a store that says that all went well",
 )
 def oom_reply(context: CaseContext) -> None:
@@ -134,7 +117,6 @@ def oom_reply(context: CaseContext) -> None:
 
 @case(
     "faults",
-    reach="machine",
     catches="a refusal of the server that is taken for success, or retried in part",
 )
 def injected_replies(context: CaseContext) -> None:
@@ -152,20 +134,18 @@ def _refuse_requests(
         for nth in range(1, REQUESTS_MAX + 1):
             session = start_session(context, store, proxy.url)
             sessions.append(session)
-            act = _build_attempt(store, make_append(context, store, session)())
-            if not call_with_fault(
-                context, proxy, ProxyFault("answer", nth=nth, times=times, reply=reply), act
-            ):
+            fault = ProxyFault("answer", nth=nth, times=times, reply=reply)
+            call = build_append(context, session, 2)
+            if not call_with_fault(context, proxy, fault, store, call):
                 break
             store.attempt(Call(op="read", session=session))
-            retry_until_ok(context, store, make_append(context, store, session), server=proxy.url)
+            append_until_ok(context, store, session, proxy.url)
     read_everything(context, sessions)
 
 
 @case(
     "faults",
     catches="writes that are lost or doubled when connections come and go",
-    reach="machine",
     modes=MANY_WORKERS,
     overlaps=False,
 )
@@ -207,19 +187,9 @@ def build_programs(context: CaseContext, sessions: Sequence[str], appends: int) 
     return [writing.writer(f"w{n}", sessions, appends) for n in range(4)]
 
 
-# A heartbeat that is late by this share of the bound: the machine may be the cause.
-_LATE: Final = 0.25
-
-
-def patience_s(context: CaseContext) -> float:
-    """How long an operation may take; without a declared bound, how long it is watched."""
-    return context.adapter.patience_s or UNDECLARED_S
-
-
 @case(
     "faults",
     catches="a store that waits for ever for a server that is not there, or never looks again",
-    reach="machine",
 )
 def refused_connection(context: CaseContext) -> None:
     """Refuse every connection: an append ends in time, and works again when the server is back."""
@@ -229,7 +199,6 @@ def refused_connection(context: CaseContext) -> None:
 @case(
     "faults",
     catches="a call without a deadline: a silent server holds the agent for ever",
-    reach="machine",
 )
 def slow_server_deadline(context: CaseContext) -> None:
     """Answer nothing, on connections that stay open: an append ends in time all the same."""
@@ -238,32 +207,22 @@ def slow_server_deadline(context: CaseContext) -> None:
 
 def _check_deadline(context: CaseContext, fault: str, begin: Callable[[Proxy], None]) -> None:
     with insert_proxy(context) as proxy:
-        store = context.open_in_process(server=proxy.url, wait_s=patience_s(context))
+        store = context.open_in_process(server=proxy.url, wait_s=get_patience_s(context))
         session = start_session(context, store, proxy.url)
-        expect_append_in_time(context, store, session, fault, lambda: begin(proxy))
+        with record_while(context, fault):
+            begin(proxy)
+            expect_append_in_time(context, store, session, "the server")
         proxy.heal()
-        retry_until_ok(context, store, make_append(context, store, session), server=proxy.url)
+        append_until_ok(context, store, session, proxy.url)
         store.attempt(Call(op="read", session=session))
         read_everything(context, [session])
 
 
-def expect_append_in_time(
-    context: CaseContext, store: Client, session: str, fault: str, begin: Callable[[], None]
-) -> None:
-    """Begin a fault and append: that must end within the store's declared bound."""
-    bound_s, began_ns = patience_s(context), time.monotonic_ns()
-    begin()
-    with Heartbeat() as heart:
-        ended = is_append_answered(store, session)
-    context.record_fault(fault, began_ns, time.monotonic_ns())
-    if ended:
-        return
-    if heart.late_s > bound_s * _LATE:
-        raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
-    if context.adapter.patience_s is None:
-        raise CaseNotClaimed(f"it waits for a server longer than {bound_s:g} s and names no bound")
-    context.fail(
-        "unbounded wait",
-        f"an append to {session} was still waiting for the server after {bound_s:g} s",
-        session=session,
-    )
+@contextmanager
+def record_while(context: CaseContext, fault: str) -> Iterator[None]:
+    """Record a fault that lasts as long as the block."""
+    began_ns = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        context.record_fault(fault, began_ns, time.monotonic_ns())

@@ -85,7 +85,7 @@ class Perturbation(ABC, Generic[Position]):
     def start_worker(self, folder: Path, *, python: bool = False) -> Worker:
         """A process with a disk that can be disturbed; it has opened nothing."""
         worker = self.context.start_worker()
-        worker.ask("install_plugin", build_disk(folder, python=python))
+        worker.ask("install_plugin", FaultyDisk(folder, python=python))
         return worker
 
     def reopening_worker(self, folder: Path) -> Worker:
@@ -153,11 +153,6 @@ def draw_failures(
 def draw_positions(context: CaseContext, count: int, most: int) -> list[int]:
     """Up to `most` of the numbers from 1 to `count`."""
     return context.random.sample(range(1, count + 1), min(count, most))
-
-
-def build_disk(folder: Path, *, kill_at: int = 0, python: bool = False) -> FaultyDisk:
-    """A disk that syncs nothing: what a killed process wrote is in the system's memory."""
-    return FaultyDisk(folder, python=python, syncing=False, kill_at=kill_at)
 
 
 def count_calls(worker: Worker, before: dict[Kind, int]) -> dict[Kind, int]:

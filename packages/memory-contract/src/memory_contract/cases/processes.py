@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from memory_contract.adapter import Refused
-from memory_contract.calls import Call, Log, Program, format_error
+from memory_contract.calls import Call, Log, Program, failed, format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
+from memory_contract.cases.disk_recording import forget_outcome
 from memory_contract.cases.lifecycle import read_unrecorded
+from memory_contract.cases.workload import build_append
 from memory_contract.faults.clocks import JumpingClock
 from memory_contract.faults.process_faults import (
     PausedProcess,
@@ -21,7 +23,6 @@ from memory_contract.faults.process_faults import (
     kill_process,
     median_append_s,
 )
-from memory_contract.history import Operation
 from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
 
 WRITERS: Final = 3
@@ -35,7 +36,6 @@ RECOVERY_S: Final = 8.0
 @case(
     "crash",
     catches="an entry that was acknowledged and dies with its writer, or half of a batch",
-    reach="machine",
 )
 def kill9_under_load(context: CaseContext) -> None:
     """Kill writers in the middle of appends, again and again; who comes after finds all of it."""
@@ -67,8 +67,8 @@ def _append_in_parallel(
     )
     pending = []
     for writer in writers:
-        ids = writer.draw(context.adapter.at_once(chance.choice((1, 2, 3))))
-        call = Call(op="append", session=chance.choice(sessions), ids=ids)
+        count = chance.choice((1, 2, 3))
+        call = build_append(context, chance.choice(sessions), count)
         pending.append(PendingCall(context, writer, call))
     if victim is not None:
         # Before the call begins, in the middle of it, or right after the answer.
@@ -81,7 +81,6 @@ def _append_in_parallel(
 @case(
     "crash",
     catches="a first start that was cut short, and no start ever after",
-    reach="machine",
 )
 def kill9_in_first_open(context: CaseContext) -> None:
     """Kill a process while it opens a store that nobody opened before; the next one can."""
@@ -103,8 +102,7 @@ class DyingProcess:
     def __init__(self, context: CaseContext, worker: Worker, where: Path, session: str) -> None:
         client = context.attach_client(worker)
         worker.tell("open", where, context.flavour, None)
-        ids = client.draw(context.adapter.at_once(2))
-        self._pending = PendingCall(context, client, Call(op="append", session=session, ids=ids))
+        self._pending = PendingCall(context, client, build_append(context, session, 2))
 
     def finish(self) -> None:
         """Record the append; its outcome is unknown unless the store was opened."""
@@ -163,8 +161,7 @@ def _retry(
     until = time.monotonic() + _get_recovery_s(context)
     while True:
         # A new entry each time, since an unanswered one may have landed.
-        ids = client.draw() if op == "append" else ()
-        if client.attempt(Call(op=op, session=session, ids=ids)).outcome == "ok":
+        if client.attempt(_build_call(context, op, session)).outcome == "ok":
             return
         error = context.raised[-1]
         if isinstance(error, WorkerLost):
@@ -176,6 +173,10 @@ def _retry(
                 raise CaseUnknown(f"{words}; the store names no bound")
             context.fail("unusable after a kill", words, session=session)
         time.sleep(0.05)
+
+
+def _build_call(context: CaseContext, op: Literal["append", "read"], session: str) -> Call:
+    return build_append(context, session) if op == "append" else Call(op=op, session=session)
 
 
 def _get_recovery_s(context: CaseContext) -> float:
@@ -191,7 +192,6 @@ TAKEOVERS_MAX: Final = 4
 @case(
     "crash",
     catches="a writer that slept through its lease and writes over what came since",
-    reach="machine",
     modes=("processes",),
 )
 def paused_writer(context: CaseContext) -> None:
@@ -206,7 +206,7 @@ def paused_writer(context: CaseContext) -> None:
         other.append(session)
     took_s = fastest_append_s(context.history)
     for _ in range(PAUSES):
-        asleep = _start_append(context, sleeper, session)
+        asleep = PendingCall(context, sleeper, build_append(context, session))
         time.sleep(context.random.uniform(0.2, 0.8) * took_s)
         with PausedProcess(context, get_worker(sleeper)):
             meanwhile = _append_meanwhile(context, other, session)
@@ -219,15 +219,11 @@ def paused_writer(context: CaseContext) -> None:
     context.read_with_fresh_client([session])
 
 
-def _start_append(context: CaseContext, client: Client, session: str) -> PendingCall:
-    return PendingCall(context, client, Call(op="append", session=session, ids=client.draw()))
-
-
 def _append_meanwhile(context: CaseContext, other: Client, session: str) -> PendingCall | None:
     """Append while the other is stopped; returns an append that still waits at the end."""
     until = time.monotonic() + PAUSE_S
     for _ in range(TAKEOVERS_MAX):
-        pending = _start_append(context, other, session)
+        pending = PendingCall(context, other, build_append(context, session))
         if not get_worker(other).has_answered(max(0.0, until - time.monotonic())):
             return pending
         pending.finish()
@@ -243,15 +239,14 @@ TRIES: Final = 3
 @case(
     "crash",
     catches="one file, socket or lock in the hands of two processes after a fork",
-    reach="machine",
 )
 def fork_safety(context: CaseContext) -> None:
     """Fork with an open store; the child writes or refuses, and the parent takes no harm."""
     parent, session = context.open_in_process(), context.new_session()
     parent.append(session)
     for number in range(FORKS):
-        ours = Program(parent.name, _build_calls(parent, session))
-        childs = Program(f"child{number}", _build_calls(parent, session))
+        ours = Program(parent.name, _build_calls(context, session))
+        childs = Program(f"child{number}", _build_calls(context, session))
         began = time.monotonic_ns()
         try:
             log, childs_log = get_worker(parent).ask("fork", ours, childs, context.names)
@@ -264,37 +259,29 @@ def fork_safety(context: CaseContext) -> None:
     context.read_with_fresh_client([session])
 
 
-def _build_calls(client: Client, session: str) -> tuple[Call, ...]:
-    appends = [Call(op="append", session=session, ids=client.draw()) for _ in range(APPENDS)]
-    read = Call(op="read", session=session)
-    return tuple(call for append in appends for call in (append, read))
+def _build_calls(context: CaseContext, session: str) -> tuple[Call, ...]:
+    ops: tuple[Literal["append", "read"], ...] = ("append", "read")
+    return tuple(_build_call(context, op, session) for _ in range(APPENDS) for op in ops)
 
 
 def _build_unknown_log(program: Program, began_ns: int) -> Log:
     """The log of a child that never answered: every append may have happened."""
-    log = Log()
-    for call in program.calls:
-        if call.op == "append":
-            log.operations.append(
-                Operation(
-                    worker=f"{program.worker}-{call.ids[0]}",
-                    session=call.session,
-                    op=call.op,
-                    invoke_ns=began_ns,
-                    complete_ns=None,
-                    outcome="info",
-                    ids=call.ids,
-                )
-            )
-    return log
+    appends = [call for call in program.calls if call.op == "append"]
+    names = [f"{program.worker}-{call.ids[0]}" for call in appends]
+    return Log(
+        [
+            forget_outcome(failed(name, call, began_ns, Exception()))
+            for name, call in zip(names, appends, strict=True)
+        ]
+    )
 
 
 def _expect_parent_goes_on(context: CaseContext, parent: Client, session: str) -> None:
     """Expect that the parent can write and read, whatever the child did."""
-    for op in ("append", "read"):
+    ops: tuple[Literal["append", "read"], ...] = ("append", "read")
+    for op in ops:
         for _ in range(TRIES):
-            ids = parent.draw() if op == "append" else ()
-            if parent.attempt(Call(op=op, session=session, ids=ids)).outcome == "ok":
+            if parent.attempt(_build_call(context, op, session)).outcome == "ok":
                 break
         else:
             raised = format_error(context.raised[-1])
@@ -310,7 +297,6 @@ JUMPS: Final[tuple[float, ...]] = (-HOUR_S, 3 * HOUR_S, -24 * HOUR_S, 0.0)
 @case(
     "faults",
     catches="entries that go for good, or out of order, because a clock was set",
-    reach="machine",
 )
 def clock_jumps(context: CaseContext) -> None:
     """Set a process's clock to and fro; when it is right again, everything is there in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Final
@@ -163,23 +163,18 @@ def _list_claimed(context: CaseContext) -> list[OpName]:
 @case("sequential", catches="a slip that only one order of operations shows")
 def short_programs(context: CaseContext) -> None:
     """Run every program of three steps after an append, and look after each step."""
-    store, machine = context.open(), ModelRunner(context, context.new_ids("p"))
+    store, machine = context.open(), ModelRunner(context, EntryIds("p"))
     ops = _list_claimed(context)
     for op in ops:
         _run_program(context, store, machine, (op, "append"))
-    everything = list(_build_programs(ops))
+    programs = product(ops, repeat=STEPS)
+    everything = [("append", *steps) for steps in programs if _is_sensible(steps)]
     # In random order, so that a slow store runs some of each kind.
     chosen = context.random.sample(everything, min(len(everything), PROGRAMS_MAX))
     if len(everything) > PROGRAMS_MAX:
         context.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
     for program in pace(context, chosen, "short programs", within_s=PROGRAMS_S):
         _run_program(context, store, machine, program)
-
-
-def _build_programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
-    for steps in product(ops, repeat=STEPS):
-        if _is_sensible(steps):
-            yield ("append", *steps)
 
 
 def _is_sensible(steps: tuple[OpName, ...]) -> bool:
@@ -214,7 +209,7 @@ def random_programs(context: CaseContext) -> None:
     """Do what the seed says to several sessions by turns, and look after each step."""
     first = context.open()
     callers = [first] if context.adapter.reach == "handle" else [first, context.open()]
-    machine, ops = ModelRunner(context, context.new_ids("p")), _list_claimed(context)
+    machine, ops = ModelRunner(context, EntryIds("p")), _list_claimed(context)
     beliefs = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
     before, limited = len(context.history), context.adapter.claims(["limit"])
     for _ in pace(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):

@@ -8,7 +8,13 @@ from typing import Final
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken, try_put
+from memory_contract.cases.contents import (
+    build_batch,
+    expect_equal,
+    expect_listed,
+    to_spoken,
+    try_put,
+)
 from memory_contract.cases.workload import append_many, pace
 from memory_contract.entries import message_of
 from memory_contract.history import Ids
@@ -36,13 +42,11 @@ def huge_message_is_whole_or_refused(context: CaseContext) -> None:
             context.note(f"{what} is refused")
             continue
         expected += batch
-        expect_there(context, store, session, expected, what)
-        _expect_whole(context, to_spoken(store.get(session)), expected, what, session)
+        expect_equal(context, store, session, expected, what)
     after = build_batch(context, "and now something short")
     store.put(session, *after)
     expected += after
-    seen = to_spoken(context.open_elsewhere().get(session))
-    _expect_whole(context, seen, expected, "what another caller reads", session)
+    expect_equal(context, context.open_elsewhere(), session, expected, "what another caller reads")
 
 
 def _build_large(context: CaseContext, size: int) -> list[Message]:
@@ -51,29 +55,6 @@ def _build_large(context: CaseContext, size: int) -> list[Message]:
     message = {"role": "user", "content": (noise * (size // len(noise) + 1))[:size]}
     answer = {"role": "assistant", "content": "That was long."}
     return [message, answer] if context.adapter.pairs else [message]
-
-
-def _expect_whole(
-    context: CaseContext,
-    seen: list[tuple[object, object]],
-    expected: list[Message],
-    what: str,
-    session: str,
-) -> None:
-    told = to_spoken(context.keep_newest(expected))
-    if seen == told:
-        return
-    if len(seen) != len(told):
-        proof = f"{what}: of {len(told)} acknowledged messages {len(seen)} came back"
-        context.fail("lost message", proof, session=session)
-    said, back = next((one, two) for one, two in zip(told, seen, strict=True) if one != two)
-    long, short = str(said[1]), str(back[1])
-    cut = len(short) < len(long)
-    context.fail(
-        "truncated content" if cut else "changed content",
-        f"{what}: {len(long)} characters were acknowledged and {len(short)} came back",
-        session=session,
-    )
 
 
 @case("edges", catches="sessions that are mixed up or left out when there are many")
@@ -90,23 +71,11 @@ def many_sessions(context: CaseContext) -> None:
         expected[session] += store.append(session)
     reader = context.open_elsewhere()
     for session in sessions:
-        seen = reader.read(session)
-        own = context.keep_newest(expected[session])
-        context.expect(
-            seen == own,
-            "wrong history",
-            f"one of {len(sessions)} sessions shows [{' '.join(seen)}] instead of "
-            f"[{' '.join(own)}]",
-            session=session,
+        context.expect_shown(
+            reader, session, expected[session], after=f"appends to {len(sessions)} sessions"
         )
     if context.adapter.claims(["list"]):
-        listed = list(reader.ask("sessions"))
-        missing = sorted(set(sessions) - set(listed))
-        context.expect(
-            not missing and len(listed) == len(sessions),
-            "unlisted session",
-            f"of {len(sessions)} sessions {len(listed)} are listed; missing: {shown(missing)}",
-        )
+        expect_listed(context, reader, sessions)
 
 
 @case("edges", catches="a long history that is cut to a page, or comes back out of order")

@@ -21,7 +21,7 @@ from memory_contract.cases.contents import (
     try_put,
 )
 from memory_contract.cases.workload import append_many, pace
-from memory_contract.entries import messages_of
+from memory_contract.entries import EntryIds, messages_of
 from memory_contract.history import Ids
 
 SINGLES: Final = 100
@@ -58,7 +58,7 @@ def workspaces_stay_apart(context: CaseContext) -> None:
         f"an entry that was written on one workspace shows on another: {shown(seen)}",
         session=session,
     )
-    theirs = messages_of(context.new_ids("beside").draw(pairs=context.adapter.pairs))
+    theirs = messages_of(EntryIds("beside").draw(pairs=context.adapter.pairs))
     beside.put(session, *theirs)
     expect_there(context, beside, session, theirs, "an entry")
     context.expect(
@@ -79,13 +79,7 @@ def workspaces_stay_apart(context: CaseContext) -> None:
 def append_then_read(context: CaseContext) -> None:
     """Append one entry and read it back."""
     store, session = context.open(), context.new_session()
-    ids = store.append(session)
-    context.expect(
-        store.read(session) == ids,
-        "lost append",
-        "what was just appended does not come back",
-        session=session,
-    )
+    context.expect_shown(store, session, store.append(session), "lost append", after="an append")
 
 
 @case("sequential", catches="a history that comes back reversed or in no order")
@@ -180,7 +174,7 @@ def _expect_newest(
 def reads_are_copies(context: CaseContext) -> None:
     """Change what was handed in and what was handed out, all the way down, and read again."""
     store, session = context.open(), context.new_session()
-    given = messages_of(context.new_ids("alias").draw(pairs=context.adapter.pairs))
+    given = messages_of(EntryIds("alias").draw(pairs=context.adapter.pairs))
     if context.adapter.claims(["fields"]):
         for message in given:
             message["metadata"] = {"tags": ["as it was"], "nested": {"deep": ["as it was"]}}
@@ -231,13 +225,12 @@ def pop_from_the_end(context: CaseContext) -> None:
             session=session,
         )
         left = left[:-1]
-        context.expect_shown(store, session, left, name="wrong history", after="a pop")
+        context.expect_shown(store, session, left, after="a pop")
     _expect_empty_pop(context, store, session)
     context.expect_shown(
         store,
         session,
         store.append(session),
-        name="wrong history",
         after="an append to what was popped",
     )
 
@@ -264,9 +257,7 @@ def clear_only_this_session(context: CaseContext) -> None:
     expected[cleared] = ()
     for reader in (store, context.open_elsewhere()):
         for session, ids in expected.items():
-            context.expect_shown(
-                reader, session, ids, name="wrong history", after=f"{cleared} was cleared"
-            )
+            context.expect_shown(reader, session, ids, after=f"{cleared} was cleared")
 
 
 @case("sequential", needs=["clear"], catches="a cleared session whose next life is not clean")
@@ -276,12 +267,10 @@ def clear_then_append(context: CaseContext) -> None:
     for count in (1, 3, 2):
         store.append(session, count)
         store.clear(session)
-        context.expect_shown(store, session, (), name="wrong history", after="a clear")
+        context.expect_shown(store, session, (), after="a clear")
     ids = store.append(session) + store.append(session, 2)
     for reader in (store, context.open_elsewhere()):
-        context.expect_shown(
-            reader, session, ids, name="wrong history", after="a clear and new appends"
-        )
+        context.expect_shown(reader, session, ids, after="a clear and new appends")
 
 
 class Unstorable:
@@ -325,9 +314,7 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
     ids += other.append(session)
     ids += store.append(session)
     for reader in (store, other):
-        context.expect_shown(
-            reader, session, ids, name="wrong history", after="a refused append and two right ones"
-        )
+        context.expect_shown(reader, session, ids, after="a refused append and two right ones")
 
 
 @case("sequential", reach="process", catches="a handle that answers from a cache of its own")
@@ -339,12 +326,8 @@ def two_handles_one_session(context: CaseContext) -> None:
     for count in (1, 2, 1):
         for writer, reader in ((first, second), (second, first)):
             expected += writer.append(session, count)
-            context.expect_shown(
-                reader, session, expected, name="wrong history", after="another handle's append"
-            )
-            context.expect_shown(
-                writer, session, expected, name="wrong history", after="its own append"
-            )
+            context.expect_shown(reader, session, expected, after="another handle's append")
+            context.expect_shown(writer, session, expected, after="its own append")
 
 
 @case("sequential", reach="machine", catches="a store that forgets when it is closed")
@@ -354,16 +337,12 @@ def reopened_store_remembers(context: CaseContext) -> None:
     for round_ in range(3):
         store = context.open_in_process() if round_ == 1 else context.open()
         for session, ids in expected.items():
-            context.expect_shown(
-                store, session, ids, name="wrong history", after="the store was reopened"
-            )
+            context.expect_shown(store, session, ids, after="the store was reopened")
             expected[session] = ids + store.append(session, 2)
         store.close()
     reader = context.open_in_process()
     for session, ids in expected.items():
-        context.expect_shown(
-            reader, session, ids, name="wrong history", after="the store was reopened"
-        )
+        context.expect_shown(reader, session, ids, after="the store was reopened")
 
 
 @case("sequential", catches="deduplication by content: the second yes is dropped")

@@ -11,26 +11,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from memory_contract.calls import Call, format_error
+from memory_contract.calls import Call, format_error, succeeded
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.network import build_programs, expect_append_in_time, patience_s
+from memory_contract.cases.locks import expect_append_in_time, get_patience_s
+from memory_contract.cases.network import build_programs, record_while
 from memory_contract.cases.proxied_store import (
+    append_until_ok,
     in_background,
     insert_proxy,
-    make_append,
     open_first,
     read_everything,
-    retry_until_ok,
     start_session,
 )
+from memory_contract.cases.workload import build_append
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers import small_disk
 from memory_contract.faults.servers.managed import (
     KINDS,
     POSTGRES,
-    ManagedPostgres,
-    ManagedRedis,
     ServerMissing,
     SmallDiskServer,
     start_managed,
@@ -38,7 +37,7 @@ from memory_contract.faults.servers.managed import (
 )
 from memory_contract.faults.servers.postgres import PostgresServer, with_standby
 from memory_contract.faults.servers.process import ServerError
-from memory_contract.history import Operation
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 # After how many requests a server is struck.
 REQUESTS_BEFORE_A_STRIKE: Final = 25
@@ -65,22 +64,21 @@ def _get_server_url(context: CaseContext) -> str:
 @contextmanager
 def _use_managed_server(
     context: CaseContext,
-) -> Iterator[tuple[ManagedRedis | ManagedPostgres, str]]:
+) -> Iterator[tuple[ValkeyServer | PostgresServer, str]]:
     """A server of the kit like the store's, and its URL; afterwards it runs again."""
     url = _get_server_url(context)
     with _report_missing_servers():
-        managed = start_managed(url)
-        fresh = managed.fresh()
+        server = start_managed(url)
+        fresh = server.fresh_url()
     try:
-        yield managed, fresh
+        yield server, fresh
     finally:
-        managed.server.thaw()
+        server.thaw()
 
 
 @case(
     "faults",
     catches="what was acknowledged is gone, or there twice, after the server was killed",
-    reach="machine",
     modes=("tasks", "processes"),
     overlaps=False,
     tier="server",
@@ -88,24 +86,18 @@ def _use_managed_server(
 def server_restart(context: CaseContext) -> None:
     """Kill the server with -9 and start it again while four workers write."""
     _require_durability(context)
-    with _use_managed_server(context) as (managed, url), insert_proxy(context, url) as proxy:
-        store = open_first(context, proxy.url)
-        sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+    with _use_managed_server(context) as (server, url), insert_proxy(context, url) as proxy:
 
         def restart() -> None:
-            managed.server.kill()
-            managed.server.start()
+            server.kill()
+            server.start()
 
-        with _strike_once(context, proxy, "kill -9 of the server", restart) as begin:
-            context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
-        retry_until_ok(context, store, make_append(context, store, sessions[0]), server=proxy.url)
-        read_everything(context, sessions, url)
+        _strike_under_load(context, proxy, url, "kill -9 of the server", restart)
 
 
 @case(
     "faults",
     catches="a store that stays with a server which is gone, or loses what its standby has",
-    reach="machine",
     modes=("processes",),
     overlaps=False,
     tier="server",
@@ -116,8 +108,6 @@ def server_failover(context: CaseContext) -> None:
     if not (context.adapter.server or "").startswith(POSTGRES):
         raise CaseNotClaimed("the kit can start a standby of PostgreSQL alone")
     with _start_with_standby() as (primary, standby), insert_proxy(context, primary.url()) as proxy:
-        store = open_first(context, proxy.url)
-        sessions = [start_session(context, store, proxy.url) for _ in range(2)]
 
         def take_over() -> None:
             primary.kill()
@@ -125,10 +115,19 @@ def server_failover(context: CaseContext) -> None:
             proxy.lead_to(standby.url())
             proxy.cut()
 
-        with _strike_once(context, proxy, "failover", take_over) as begin:
-            context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
-        retry_until_ok(context, store, make_append(context, store, sessions[0]), server=proxy.url)
-        read_everything(context, sessions, standby.url())
+        _strike_under_load(context, proxy, standby.url(), "failover", take_over)
+
+
+def _strike_under_load(
+    context: CaseContext, proxy: Proxy, url: str, name: str, act: Callable[[], None]
+) -> None:
+    """Act on the server while four workers write; then read everything where it is, at `url`."""
+    store = open_first(context, proxy.url)
+    sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+    with _strike_once(context, proxy, name, act) as begin:
+        context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
+    append_until_ok(context, store, sessions[0], proxy.url)
+    read_everything(context, sessions, url)
 
 
 def _require_durability(context: CaseContext) -> None:
@@ -190,46 +189,44 @@ def _strike_once(
 @case(
     "faults",
     catches="a write that is sent again because its answer is late, and lands twice",
-    reach="machine",
     tier="server",
 )
 def server_frozen(context: CaseContext) -> None:
     """Stop the server during an append and let it go on: the append landed once, or not."""
-    with _use_managed_server(context) as (managed, url):
+    with _use_managed_server(context) as (server, url):
         session = start_session(context, open_first(context, url), url)
-        store = context.open_in_process(server=url, wait_s=patience_s(context))
+        store = context.open_in_process(server=url, wait_s=get_patience_s(context))
         store.attempt(Call(op="read", session=session))
-        expect_append_in_time(
-            context, store, session, "the server is stopped", managed.server.freeze
-        )
-        managed.server.thaw()
-        retry_until_ok(context, store, make_append(context, store, session), server=url)
+        with record_while(context, "the server is stopped"):
+            server.freeze()
+            expect_append_in_time(context, store, session, "the server")
+        server.thaw()
+        append_until_ok(context, store, session, url)
         read_everything(context, [session], url)
 
 
 @case(
     "faults",
     catches="a store that goes on showing, or adding to, what its server lost",
-    reach="machine",
     tier="server",
 )
 def server_emptied(context: CaseContext) -> None:
     """Empty the server under a store: it shows nothing of before, or raises; new handles work."""
-    with _use_managed_server(context) as (managed, url):
+    with _use_managed_server(context) as (server, url):
         store = open_first(context, url)
         session = start_session(context, store, url, 3)
         store.attempt(Call(op="read", session=session))
         versioned = context.adapter.claims(["expected"])
         version = store.ask("version", session) if versioned else None
         began_ns = time.monotonic_ns()
-        managed.empty(url)
+        server.empty(url)
         _record_as_cleared(context, session, began_ns)
         if versioned:
             _expect_refusal(context, store, session, version)
         # The answers of the open handle are judged: neither old entries nor lost new ones.
         for _ in range(2):
             store.attempt(Call(op="read", session=session))
-            store.attempt(make_append(context, store, session)())
+            store.attempt(build_append(context, session, 2))
         context.record_fault("the server was emptied", began_ns, time.monotonic_ns())
         try:
             fresh = context.open(server=url)
@@ -237,7 +234,7 @@ def server_emptied(context: CaseContext) -> None:
             context.fail(
                 "does not recover", f"a new handle cannot be opened: {format_error(error)}"
             )
-        retry_until_ok(context, fresh, make_append(context, fresh, session), server=url)
+        append_until_ok(context, fresh, session, url)
         read_everything(context, [session], url)
 
 
@@ -254,15 +251,7 @@ def _expect_refusal(context: CaseContext, store: Client, session: str, version: 
 
 def _record_as_cleared(context: CaseContext, session: str, began_ns: int) -> None:
     """Record a clear, so that the checker accepts no older entries."""
-    emptied = Operation(
-        worker="storm",
-        session=session,
-        op="clear",
-        invoke_ns=began_ns,
-        complete_ns=time.monotonic_ns(),
-        outcome="ok",
-    )
-    context.record(emptied)
+    context.record(succeeded("storm", Call(op="clear", session=session), began_ns, None, {}))
 
 
 # How many appends are tried on a full disk: a server has some space allocated.
@@ -276,7 +265,6 @@ ENOUGH_S: Final = 1.0
 @case(
     "faults",
     catches="a server whose disk is full, and a store that says that all went well",
-    reach="machine",
     tier="privileges",
 )
 def server_disk_full(context: CaseContext) -> None:
@@ -297,7 +285,7 @@ def server_disk_full(context: CaseContext) -> None:
         server.free()
     if refused:
         context.record_fault("the server's disk was full", began_ns, time.monotonic_ns())
-    retry_until_ok(context, store, make_append(context, store, session), server=url)
+    append_until_ok(context, store, session, url)
     read_everything(context, [session], url)
 
 
@@ -305,7 +293,7 @@ def _append_until_refused(context: CaseContext, store: Client, session: str) -> 
     """How many appends were not acknowledged."""
     refused, began = 0, time.monotonic()
     for _ in range(APPENDS_MAX):
-        if store.attempt(make_append(context, store, session, ENTRIES)()).outcome != "ok":
+        if store.attempt(build_append(context, session, ENTRIES)).outcome != "ok":
             refused += 1
             # Existing entries can still be read, or reading raises.
             store.attempt(Call(op="read", session=session))

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeVar
 
 from memory_contract.calls import Call, format_error
 from memory_contract.case_context import CaseContext, Client
+from memory_contract.entries import EntryIds
 from memory_contract.history import Ids
 
 Verb = Literal[
@@ -72,7 +73,7 @@ def build_calls(context: CaseContext, verb: Verb) -> tuple[Call, ...]:
 def build_append(context: CaseContext, session: str, count: int = 1) -> Call:
     """An append of new entries; of one turn, where a store takes a turn at a time."""
     pairs = context.adapter.pairs
-    ids = context.new_ids(context.new_name("v")).draw(context.adapter.at_once(count), pairs=pairs)
+    ids = EntryIds(context.new_name("v")).draw(context.adapter.at_once(count), pairs=pairs)
     return Call(op="append", session=session, ids=ids)
 
 

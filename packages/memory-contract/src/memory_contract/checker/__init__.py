@@ -101,10 +101,10 @@ def _check_session(
         found += check_rollbacks(session, removals, accused)
     if found or not steps:
         return found, None
-    return _search(session, doubts=presence.doubts, steps=steps, flicker=flicker)
+    return _search_session(session, doubts=presence.doubts, steps=steps, flicker=flicker)
 
 
-def _search(
+def _search_session(
     session: SessionHistory, *, doubts: int, steps: int, flicker: bool
 ) -> tuple[list[Anomaly], str | None]:
     if obstacle := find_search_obstacle(session):

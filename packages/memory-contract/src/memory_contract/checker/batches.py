@@ -14,28 +14,28 @@ def check_batches(session: SessionHistory, sessions: dict[str, SessionHistory]) 
     """Every sighting that shows a batch torn or mixed."""
     if all(len(entry.event.op.ids) == 1 for entry in session.entries.values()):
         return []
-    cutters, whole = session.cutters(), _Whole(session)
+    cutters, whole = session.cutters(), _WholeBatches(session)
     # A forked entry may have been cut before it came.
     elsewhere = any(
         origin.cutters() or origin.keeps_last for origin in find_origins(session, sessions)
     )
     found: list[Anomaly] = []
     for op in session.reads:
-        if isinstance(op.value, tuple) and not whole.looks(op.value):
+        if isinstance(op.value, tuple) and not whole.is_whole(op.value):
             end = op.complete_ns or 0
             by = [cutter for cutter in cutters if cutter.lo <= end]
-            found += _torn(session, op, op.value, cutters=by, elsewhere=elsewhere)
+            found += _find_torn(session, op, op.value, cutters=by, elsewhere=elsewhere)
     for name, ids, op in session.contents:
-        if whole.looks(ids):
+        if whole.is_whole(ids):
             continue
         taken = [e for e in session.of("snapshot") if e.op.snapshot == name]
         end = max((event.hi for event in taken), default=op.complete_ns or 0)
         by = [cutter for cutter in cutters if cutter.lo <= end]
-        found += _torn(session, op, ids, cutters=by, elsewhere=elsewhere or not taken)
+        found += _find_torn(session, op, ids, cutters=by, elsewhere=elsewhere or not taken)
     return found
 
 
-def _torn(
+def _find_torn(
     session: SessionHistory, op: Operation, ids: Ids, *, cutters: list[Event], elsewhere: bool
 ) -> Iterator[Anomaly]:
     """One sighting against the batches it shows."""
@@ -47,14 +47,14 @@ def _torn(
         if len(batch) > 1:
             inside = [id_ for id_ in ids[at[0] : at[-1]] if id_ not in batch]
             if inside:
-                yield _mixed(session, op, event, inside)
-            elif len(at) < len(batch) and not _cut_by_limit(session.limit_of(op), ids, batch):
+                yield _build_interleaved(session, op, event, inside)
+            elif len(at) < len(batch) and not _is_cut_by_limit(session.limit_of(op), ids, batch):
                 brought = not session.entries[ids[at[0]]].own
                 if not (brought and elsewhere) and not any(c.hi >= event.lo for c in cutters):
-                    yield _partly(session, op, event, ids)
+                    yield _build_torn(session, op, event, ids)
 
 
-class _Whole:
+class _WholeBatches:
     """The common case, quickly: what does not break a batch at its ends or between neighbours."""
 
     def __init__(self, session: SessionHistory) -> None:
@@ -69,14 +69,14 @@ class _Whole:
             pair for pair in seen - joined if pair[0] in self.not_last or pair[1] in self.not_first
         }
 
-    def looks(self, ids: Ids) -> bool:
+    def is_whole(self, ids: Ids) -> bool:
         """Whether a sighting is a row of whole batches."""
         if not ids or ids[0] in self.not_first or ids[-1] in self.not_last:
             return not ids
         return not self.broken or self.broken.isdisjoint(pairwise(ids))
 
 
-def _cut_by_limit(limit: int | None, ids: Ids, batch: Ids) -> bool:
+def _is_cut_by_limit(limit: int | None, ids: Ids, batch: Ids) -> bool:
     """A sighting of the last n may begin inside a batch, and shows its end."""
     if limit is None or len(ids) < limit:
         return False
@@ -84,7 +84,9 @@ def _cut_by_limit(limit: int | None, ids: Ids, batch: Ids) -> bool:
     return ids[0] == shown[0] and tuple(shown) == batch[-len(shown) :]
 
 
-def _mixed(session: SessionHistory, op: Operation, event: Event, inside: list[str]) -> Anomaly:
+def _build_interleaved(
+    session: SessionHistory, op: Operation, event: Event, inside: list[str]
+) -> Anomaly:
     stands = "stands" if len(inside) == 1 else "stand"
     proof = (
         f"{format_ids(inside)} {stands} between the entries of one batch in what {op.worker} saw."
@@ -94,7 +96,7 @@ def _mixed(session: SessionHistory, op: Operation, event: Event, inside: list[st
     return Anomaly("interleaved batch", session.name, (*event.op.ids, *inside), witness, proof)
 
 
-def _partly(session: SessionHistory, op: Operation, event: Event, ids: Ids) -> Anomaly:
+def _build_torn(session: SessionHistory, op: Operation, event: Event, ids: Ids) -> Anomaly:
     missing = tuple(id_ for id_ in event.op.ids if id_ not in ids)
     frozen = op.op in {"snapshot", "rollback"} or op.snapshot is not None
     name: Name = "torn snapshot" if frozen else "torn batch"

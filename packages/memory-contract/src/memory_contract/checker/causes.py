@@ -28,10 +28,10 @@ _BY_FAULT: Final = {
 
 def find_likely_cause(anomaly: Anomaly, faults: Sequence[Fault] = ()) -> str | None:
     """A cause from the fixed table, or none: nothing else is guessed."""
-    return _of_fault(anomaly, faults) or _of_witness(anomaly)
+    return _find_cause_in_faults(anomaly, faults) or _find_cause_in_witness(anomaly)
 
 
-def _of_witness(anomaly: Anomaly) -> str | None:
+def _find_cause_in_witness(anomaly: Anomaly) -> str | None:
     witness = anomaly.witness
     match anomaly.name:
         case "lost append" if anomaly.beside:
@@ -41,7 +41,7 @@ def _of_witness(anomaly: Anomaly) -> str | None:
             return "a batch is not written atomically"
         case "duplicate" | "duplicate after retry" if any(op.outcome == "info" for op in witness):
             return "a write was tried again after its reply was lost"
-        case "real-time reorder" if _one_clock_tick(witness):
+        case "real-time reorder" if _is_one_clock_tick(witness):
             return "entries are ordered by a clock"
         case "resurrected entry" if any(op.op == "clear" for op in witness):
             return "a cache, or a delete that leaves a part behind"
@@ -62,7 +62,7 @@ def find_faults_during(operations: Sequence[Operation], faults: Sequence[Fault])
     ]
 
 
-def _of_fault(anomaly: Anomaly, faults: Sequence[Fault]) -> str | None:
+def _find_cause_in_faults(anomaly: Anomaly, faults: Sequence[Fault]) -> str | None:
     for fault in find_faults_during(anomaly.witness, faults):
         for begins, cause in _BY_FAULT.get(anomaly.name, ()):
             if fault.name.startswith(begins):
@@ -70,7 +70,7 @@ def _of_fault(anomaly: Anomaly, faults: Sequence[Fault]) -> str | None:
     return None
 
 
-def _one_clock_tick(witness: tuple[Operation, ...]) -> bool:
+def _is_one_clock_tick(witness: tuple[Operation, ...]) -> bool:
     """Whether the two appends fell into one millisecond, as coarse clocks see it."""
     times = sorted(op.invoke_ns for op in witness[:2])
     return len(times) == 2 and times[1] - times[0] < 1_000_000

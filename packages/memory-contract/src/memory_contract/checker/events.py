@@ -150,7 +150,7 @@ def group_sessions(operations: Iterable[Operation]) -> dict[str, SessionHistory]
             keyed[op.session, op.op, op.key] = event = Event(op)
             session.events.setdefault(op.op, []).append(event)
     for session in sessions.values():
-        session.reads.sort(key=_invoked)
+        session.reads.sort(key=lambda op: op.invoke_ns)
         _add_contents(session)
         for event in session.events.get("append", ()):
             session.keeps_last = event.op.keep or session.keeps_last
@@ -159,10 +159,6 @@ def group_sessions(operations: Iterable[Operation]) -> dict[str, SessionHistory]
                 session.failed.pop(id_, None)
     _connect_forks(sessions)
     return sessions
-
-
-def _invoked(op: Operation) -> int:
-    return op.invoke_ns
 
 
 def _add_read(session: SessionHistory, op: Operation) -> None:

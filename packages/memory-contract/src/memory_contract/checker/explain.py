@@ -27,27 +27,27 @@ FAULTS_MAX: Final = 3
 
 def explain(verdict: Verdict, faults: Sequence[Fault] = ()) -> str:
     """What was found, for a person at a terminal; `faults` were made meanwhile."""
-    size = _size(verdict.scope)
+    size = _format_size(verdict.scope)
     if isinstance(verdict, Ok):
         return f"OK   nothing breaks the contract   {size}\n"
     if isinstance(verdict, Undecided):
         return f"UNKNOWN   {verdict.reason}   {size}\n"
-    return _violated(verdict, faults)
+    return _format_violated(verdict, faults)
 
 
-def _size(scope: Scope) -> str:
+def _format_size(scope: Scope) -> str:
     sessions = f"{scope.sessions} session{'s' if scope.sessions != 1 else ''}"
-    return f"{_grouped(scope.operations)} ops in {sessions}"
+    return f"{_group_digits(scope.operations)} ops in {sessions}"
 
 
-def _grouped(number: int) -> str:
+def _group_digits(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def _violated(verdict: Violated, faults: Sequence[Fault]) -> str:
+def _format_violated(verdict: Violated, faults: Sequence[Fault]) -> str:
     first = verdict.anomalies[0]
-    shown = _shown(first)
-    rows = [_row(op, first, verdict.scope) for op in shown]
+    shown = _choose_shown(first)
+    rows = [_build_row(op, first, verdict.scope) for op in shown]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = [f"VIOLATED   {first.name.upper()}   session {quote_name(first.session)}   proved"]
     # The sentence before the semicolon is what happened; the rest is why nothing else explains it.
@@ -58,15 +58,15 @@ def _violated(verdict: Violated, faults: Sequence[Fault]) -> str:
         lines.append("    " + "   ".join([*cells, *row[3:]]).rstrip())
     if why:
         lines.append(f"  {why[0].upper()}{why[1:]}")
-    if struck := _struck(first, faults, verdict.scope):
+    if struck := _format_faults(first, faults, verdict.scope):
         lines.append(f"  Meanwhile: {struck}.")
     if cause := find_likely_cause(first, faults):
         lines.append(f"  Likely: {cause}.")
-    lines.append("  " + _rest(verdict, len(shown)))
+    lines.append("  " + _format_rest(verdict, len(shown)))
     return "\n".join(lines) + "\n"
 
 
-def _shown(anomaly: Anomaly) -> list[Operation]:
+def _choose_shown(anomaly: Anomaly) -> list[Operation]:
     witness = anomaly.witness
     if len(witness) > SHOWN_MAX:
         # The first ones say where it began, the last one is the operation that nothing explains.
@@ -75,20 +75,20 @@ def _shown(anomaly: Anomaly) -> list[Operation]:
     return sorted(both, key=lambda op: (op.invoke_ns, op.complete_ns or 0))
 
 
-def _row(op: Operation, anomaly: Anomaly, scope: Scope) -> list[str]:
+def _build_row(op: Operation, anomaly: Anomaly, scope: Scope) -> list[str]:
     began = (op.invoke_ns - scope.began_ns) / 1e9
     end = "…" if op.complete_ns is None else f"{(op.complete_ns - scope.began_ns) / 1e9:.3f}"
-    row = [f"{op.worker} {_call(op, anomaly)}", f"{began:.3f} → {end} s", op.outcome]
+    row = [f"{op.worker} {_format_call(op, anomaly)}", f"{began:.3f} → {end} s", op.outcome]
     if op.op in {"read", "pop"} or isinstance(op.value, tuple):
-        row.append(_seen(op, anomaly))
+        row.append(_format_seen(op, anomaly))
     if op in anomaly.beside:
         row.append("overlaps")
     return row
 
 
-def _call(op: Operation, anomaly: Anomaly) -> str:
+def _format_call(op: Operation, anomaly: Anomaly) -> str:
     about: dict[str, str | None] = {
-        "append": f"[{_around(op.ids, anomaly)}]",
+        "append": f"[{_format_around(op.ids, anomaly)}]",
         "read": None if op.limit is None else f"last {op.limit}",
         "trim": f"keep {op.keep}",
         "fork": f"into {quote_name(op.target or '')}",
@@ -97,15 +97,15 @@ def _call(op: Operation, anomaly: Anomaly) -> str:
     return " ".join(word for word in words if word)
 
 
-def _seen(op: Operation, anomaly: Anomaly) -> str:
+def _format_seen(op: Operation, anomaly: Anomaly) -> str:
     if not isinstance(op.value, tuple):
         return op.value or "nothing"
     missing = [id_ for id_ in anomaly.ids if id_ not in op.value and op.outcome == "ok"]
     absent = f"   (no {', '.join(missing[:IDS_MAX])})" if missing else ""
-    return f"[{_around(op.value, anomaly)}]{absent}"
+    return f"[{_format_around(op.value, anomaly)}]{absent}"
 
 
-def _around(ids: tuple[str, ...], anomaly: Anomaly) -> str:
+def _format_around(ids: tuple[str, ...], anomaly: Anomaly) -> str:
     if len(ids) <= IDS_MAX:
         return " ".join(ids)
     at = next((place for place, id_ in enumerate(ids) if id_ in anomaly.ids), len(ids))
@@ -114,7 +114,7 @@ def _around(ids: tuple[str, ...], anomaly: Anomaly) -> str:
     return f"{before}{' '.join(ids[start : start + IDS_MAX])}{after}"
 
 
-def _struck(anomaly: Anomaly, faults: Sequence[Fault], scope: Scope) -> str:
+def _format_faults(anomaly: Anomaly, faults: Sequence[Fault], scope: Scope) -> str:
     """Which faults struck while it happened, the first ones by name."""
     struck = find_faults_during(anomaly.witness, faults)
     told = [
@@ -125,13 +125,13 @@ def _struck(anomaly: Anomaly, faults: Sequence[Fault], scope: Scope) -> str:
     return ", ".join(told) + more
 
 
-def _rest(verdict: Violated, shown: int) -> str:
+def _format_rest(verdict: Violated, shown: int) -> str:
     first, scope = verdict.anomalies[0], verdict.scope
     here = Counter(a.name for a in verdict.anomalies[1:] if a.session == first.session)
     also = ", ".join(f"{name} ({count})" for name, count in here.most_common(4))
     elsewhere = sum(a.session != first.session for a in verdict.anomalies)
     others = scope.sessions - 1
-    parts = [f"{shown} of {_grouped(scope.operations)} ops shown"]
+    parts = [f"{shown} of {_group_digits(scope.operations)} ops shown"]
     parts += [f"also broken here: {also}"] if also else []
     parts.append(
         f"{elsewhere} anomal{'ies' if elsewhere != 1 else 'y'} "

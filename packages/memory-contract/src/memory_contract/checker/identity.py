@@ -32,10 +32,10 @@ def find_harness_error(operations: list[Operation]) -> str | None:
                     op.key is None or owner[id_] != mark
                 ):
                     return f"id {id_} was appended twice without a common key"
-    return _overlap_in_a_lane(lanes)
+    return _find_overlap_in_lane(lanes)
 
 
-def _overlap_in_a_lane(lanes: dict[str, list[Operation]]) -> str | None:
+def _find_overlap_in_lane(lanes: dict[str, list[Operation]]) -> str | None:
     for worker, ops in lanes.items():
         ops.sort(key=lambda op: (op.invoke_ns, op.complete_ns or 0))
         end = -1
@@ -49,35 +49,34 @@ def _overlap_in_a_lane(lanes: dict[str, list[Operation]]) -> str | None:
 
 def is_key_outlived(session: SessionHistory, sessions: dict[str, SessionHistory]) -> bool:
     """Whether a key may have been forgotten between two attempts, here or before a fork."""
-    return any(_key_outlived(each) for each in (session, *find_origins(session, sessions)))
+    return any(_has_outlived_key(each) for each in (session, *find_origins(session, sessions)))
 
 
-def _key_outlived(session: SessionHistory) -> bool:
+def _has_outlived_key(session: SessionHistory) -> bool:
     expiries = session.of("expire")
     return any(
         len(event.attempts) > 1
-        and any(expiry.within(event.lo, _last_moment(event)) for expiry in expiries)
+        and any(
+            expiry.within(event.lo, max(Event(op).hi for op in event.attempts))
+            for expiry in expiries
+        )
         for events in session.events.values()
         for event in events
     )
 
 
-def _last_moment(event: Event) -> int:
-    return max(Event(op).hi for op in event.attempts)
-
-
 def find_strange_ids(session: SessionHistory, sessions: dict[str, SessionHistory]) -> list[Anomaly]:
     """Every id that cannot stand where it was seen; what holds one is left out of later steps."""
     found: list[Anomaly] = []
-    for op, ids in _sightings(session):
-        if anomalies := list(_strange(op, ids, session, sessions)):
+    for op, ids in _iter_suspects(session):
+        if anomalies := list(_find_strange(op, ids, session, sessions)):
             found += anomalies
             session.reads = [read for read in session.reads if read is not op]
             session.contents = [c for c in session.contents if c[2] is not op]
     return found
 
 
-def _sightings(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
+def _iter_suspects(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
     """Each sighting in which something is strange at first sight; the common case is quick."""
     entries = session.entries
     arrivals = {id_: entry.lo for id_, entry in entries.items()}
@@ -95,16 +94,16 @@ def _sightings(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
             yield op, ids
 
 
-def _strange(
+def _find_strange(
     op: Operation, ids: Ids, session: SessionHistory, sessions: dict[str, SessionHistory]
 ) -> Iterator[Anomaly]:
     name, entries = session.name, session.entries
     for id_, times in Counter(ids).items():
         entry = entries.get(id_)
         if entry is None:
-            yield _unknown(op, id_, session, sessions)
+            yield _build_unknown(op, id_, session, sessions)
         elif entry.lo > (op.complete_ns or 0) >= entry.event.lo:
-            yield _leaked(op, id_, entry.event.op, name)
+            yield _build_leak(op, id_, entry.event.op, name)
         elif entry.lo > (op.complete_ns or 0):
             proof = f"{id_} was seen by {op.worker} before its append was invoked."
             yield Anomaly("future read", name, (id_,), (op, entry.event.op), proof)
@@ -117,7 +116,7 @@ def _strange(
             yield Anomaly(kind, name, (id_,), (*tried, op), proof)
 
 
-def _unknown(
+def _build_unknown(
     op: Operation, id_: str, session: SessionHistory, sessions: dict[str, SessionHistory]
 ) -> Anomaly:
     name = session.name
@@ -134,12 +133,12 @@ def _unknown(
         found = other.entries.get(id_)
         origin_op = found.event.op if found else other.failed.get(id_)
         if other is not session and origin_op is not None:
-            return _leaked(op, id_, origin_op, name)
+            return _build_leak(op, id_, origin_op, name)
     proof = f"{id_} was seen by {op.worker}, and nobody ever appended it."
     return Anomaly("garbage read", name, (id_,), (op,), proof)
 
 
-def _leaked(op: Operation, id_: str, origin: Operation, name: str) -> Anomaly:
+def _build_leak(op: Operation, id_: str, origin: Operation, name: str) -> Anomaly:
     proof = (
         f"{id_} was appended to session {quote_name(origin.session)} and seen in"
         f" {quote_name(name)}; "

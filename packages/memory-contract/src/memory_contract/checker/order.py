@@ -21,11 +21,13 @@ TANGLE_MAX = 400
 def check_order(session: SessionHistory) -> list[Anomaly]:
     """Contradictions between sightings, and between a sighting and the clock."""
     edges: set[tuple[str, str]] = set()
-    for _, ids in _sequences(session):
+    for _, ids in _iter_sequences(session):
         edges.update(pairwise(ids))
-    order, ancestor = _sorted(session, edges)
+    order, ancestor = _sort_ids(session, edges)
     if len(order) < len(session.entries):
-        return _in_one_read(session) or _tangled(session, session.entries.keys() - set(order))
+        return _find_in_one_read(session) or _find_turned(
+            session, session.entries.keys() - set(order)
+        )
     late = [
         (session.entries[ancestor[id_]], entry)
         for id_, entry in session.entries.items()
@@ -33,10 +35,13 @@ def check_order(session: SessionHistory) -> list[Anomaly]:
     ]
     if not late:
         return []
-    return _in_one_read(session) or [_across_reads(session, first, then) for first, then in late]
+    return _find_in_one_read(session) or [
+        _build_reorder(session, first, then, _find_path(session, first.id, then.id))
+        for first, then in late
+    ]
 
 
-def _sequences(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
+def _iter_sequences(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
     for op in session.reads:
         if isinstance(op.value, tuple):
             yield op, op.value
@@ -44,7 +49,7 @@ def _sequences(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
     yield from ((e.op, e.op.ids) for e in session.of("append") if len(e.op.ids) > 1)
 
 
-def _sorted(
+def _sort_ids(
     session: SessionHistory, edges: set[tuple[str, str]]
 ) -> tuple[list[str], dict[str, str]]:
     """An order that fits, as far as there is one; for each id the last-invoked one before it."""
@@ -70,23 +75,23 @@ def _sorted(
     return order, ancestor
 
 
-def _in_one_read(session: SessionHistory) -> list[Anomaly]:
+def _find_in_one_read(session: SessionHistory) -> list[Anomaly]:
     """Entries that one sighting shows against the clock; each pair is named once."""
     found: dict[tuple[str, str], Anomaly] = {}
-    for op, ids in _sequences(session):
+    for op, ids in _iter_sequences(session):
         newest: EntryTimes | None = None
         for id_ in ids:
             entry = session.entries[id_]
             if newest is not None and newest.order_lo > entry.order_hi:
                 pair = (newest.id, id_)
                 if pair not in found:
-                    found[pair] = _against_the_clock(session, newest, entry, (op,))
+                    found[pair] = _build_reorder(session, newest, entry, (op,))
             if newest is None or entry.order_lo > newest.order_lo:
                 newest = entry
     return list(found.values())
 
 
-def _against_the_clock(
+def _build_reorder(
     session: SessionHistory, first: EntryTimes, then: EntryTimes, seen: tuple[Operation, ...]
 ) -> Anomaly:
     one, two = then.event.op, first.event.op
@@ -99,14 +104,9 @@ def _against_the_clock(
     return Anomaly(name, session.name, (first.id, then.id), (one, two, *seen), proof)
 
 
-def _across_reads(session: SessionHistory, first: EntryTimes, then: EntryTimes) -> Anomaly:
-    path = _path(session, first.id, then.id)
-    return _against_the_clock(session, first, then, path)
-
-
-def _path(session: SessionHistory, start: str, goal: str) -> tuple[Operation, ...]:
+def _find_path(session: SessionHistory, start: str, goal: str) -> tuple[Operation, ...]:
     """The sightings that lead from one id to another, by the fewest."""
-    sequences = [(op, ids) for op, ids in _sequences(session)]
+    sequences = list(_iter_sequences(session))
     reached: dict[str, tuple[Operation, ...]] = {start: ()}
     queue = [start]
     for id_ in queue:
@@ -121,12 +121,12 @@ def _path(session: SessionHistory, start: str, goal: str) -> tuple[Operation, ..
     return tuple(dict.fromkeys(reached.get(goal, ())))
 
 
-def _tangled(session: SessionHistory, tangle: set[str]) -> list[Anomaly]:
+def _find_turned(session: SessionHistory, tangle: set[str]) -> list[Anomaly]:
     """Two sightings that turn a pair around; failing that, a longer circle."""
     seen: dict[tuple[str, str], Operation] = {}
     found: dict[frozenset[int], Anomaly] = {}
     named: set[str] = set()
-    for op, ids in _sequences(session):
+    for op, ids in _iter_sequences(session):
         kept = [id_ for id_ in ids if id_ in tangle]
         for first, then in combinations(kept, 2) if len(kept) < TANGLE_MAX else pairwise(kept):
             other = seen.get((then, first))
@@ -134,32 +134,34 @@ def _tangled(session: SessionHistory, tangle: set[str]) -> list[Anomaly]:
             if other is not None and not {first, then} <= named:
                 named |= {first, then}
                 found.setdefault(
-                    frozenset((id(other), id(op))), _turned(session, (then, first), (other, op))
+                    frozenset((id(other), id(op))),
+                    _build_turned(session, (then, first), (other, op)),
                 )
     if found:
         return list(found.values())
-    return [_circle(session, tangle)]
+    return [_find_circle(session, tangle)]
 
 
-def _turned(session: SessionHistory, ids: Ids, seen: tuple[Operation, ...]) -> Anomaly:
+def _build_turned(session: SessionHistory, ids: Ids, seen: tuple[Operation, ...]) -> Anomaly:
     proof = (
-        f"{ids[0]} stands before {ids[1]} in {_where(seen[0])}, and after it in {_where(seen[1])}; "
+        f"{ids[0]} stands before {ids[1]} in {_describe_place(seen[0])},"
+        f" and after it in {_describe_place(seen[1])}; "
         "no order of appends allows both."
     )
     return Anomaly("reordered", session.name, ids, seen, proof)
 
 
-def _where(sighting: Operation) -> str:
+def _describe_place(sighting: Operation) -> str:
     """A batch is in order as it was written, whatever anybody sees of it later."""
     wrote = sighting.op == "append"
     return f"the batch that {sighting.worker} wrote" if wrote else f"what {sighting.worker} saw"
 
 
-def _circle(session: SessionHistory, tangle: set[str]) -> Anomaly:
+def _find_circle(session: SessionHistory, tangle: set[str]) -> Anomaly:
     best: tuple[Ids, tuple[Operation, ...]] | None = None
-    for op, ids in _sequences(session):
+    for op, ids in _iter_sequences(session):
         for first, then in pairwise(id_ for id_ in ids if id_ in tangle):
-            back = _path(session, then, first)
+            back = _find_path(session, then, first)
             if back and (best is None or len(back) + 1 < len(best[1])):
                 best = ((first, then), (op, *back))
     assert best is not None, "ids that cannot be sorted stand in a circle"

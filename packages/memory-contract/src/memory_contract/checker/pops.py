@@ -14,14 +14,14 @@ ASKED_MAX = 64
 
 def check_pops(session: SessionHistory, removals: Removals) -> list[Anomaly]:
     """Two pops of one entry, pops from the middle, and pops of nothing."""
-    found = [*_twice(session, removals)]
+    found = [*_find_double_pops(session, removals)]
     accused = {id(op) for anomaly in found for op in anomaly.witness}
     pops = [pop for pop in session.of("pop") if pop.sure and id(pop.op) not in accused]
     if not pops:
         return found
     sure = sorted((e for e in session.entries.values() if e.sure), key=lambda e: e.order_lo)
     for pop in pops:
-        behind = _stood_behind(session, removals, pop, sure)
+        behind = _find_entry_behind(session, removals, pop, sure)
         if behind is None:
             continue
         if pop.op.value is None:
@@ -43,7 +43,7 @@ def check_pops(session: SessionHistory, removals: Removals) -> list[Anomaly]:
     return found
 
 
-def _stood_behind(
+def _find_entry_behind(
     session: SessionHistory, removals: Removals, pop: Event, sure: list[EntryTimes]
 ) -> EntryTimes | None:
     """An entry that was there for certain all through the pop, behind what it returned."""
@@ -62,7 +62,7 @@ def _stood_behind(
     return None
 
 
-def _twice(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
+def _find_double_pops(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
     for id_, pops in removals.pops.items():
         entry = session.entries.get(id_)
         if len(pops) < 2 or entry is None:

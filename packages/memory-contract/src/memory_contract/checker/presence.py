@@ -42,12 +42,12 @@ class Presence:
                 self.expected.add(self.pending[at].id)
                 at += 1
             while self.changed and (finished[done].complete_ns or 0) < read.invoke_ns:
-                self._note(finished[done])
+                self._note_sighting(finished[done])
                 done += 1
-            self._look(read)
+            self._check_read(read)
         return self.missing
 
-    def _note(self, read: Operation) -> None:
+    def _note_sighting(self, read: Operation) -> None:
         """Remember a sighting; what was excused and is back is expected again."""
         for id_ in read.value or ():
             self.seen_since[id_] = max(read.invoke_ns, self.seen_since.get(id_, 0))
@@ -55,16 +55,16 @@ class Presence:
                 self.excused.discard(id_)
                 self.expected.add(id_)
 
-    def _look(self, read: Operation) -> None:
+    def _check_read(self, read: Operation) -> None:
         seen = set(read.value or ())
         if self.expected <= seen:
             return
         absent: list[str] = []
         for id_ in sorted(self.expected - seen, key=self.rank.__getitem__):
             entry = self.session.entries[id_]
-            if _cut_off(read, entry, self.session):
+            if _is_cut_off(read, entry, self.session):
                 continue
-            if self.changed and self._excuse(entry, read):
+            if self.changed and self._is_excused(entry, read):
                 continue
             absent.append(id_)
         limit = self.session.limit_of(read)
@@ -74,7 +74,7 @@ class Presence:
         for id_ in absent:
             self.missing.setdefault(id_, []).append(read)
 
-    def _excuse(self, entry: EntryTimes, read: Operation) -> bool:
+    def _is_excused(self, entry: EntryTimes, read: Operation) -> bool:
         """Whether something may have removed the entry; the sooner the better for later reads."""
         until = read.complete_ns or 0
         remover = self.removals.may_remove(entry, since=entry.lo, until=until)
@@ -92,7 +92,7 @@ class Presence:
         return True
 
 
-def _cut_off(read: Operation, entry: EntryTimes, session: SessionHistory) -> bool:
+def _is_cut_off(read: Operation, entry: EntryTimes, session: SessionHistory) -> bool:
     """Whether a read of the last n may have stopped before it came to the entry."""
     limit = session.limit_of(read)
     if limit is None or not isinstance(read.value, tuple) or len(read.value) < limit:
@@ -116,16 +116,16 @@ def check_absences(session: SessionHistory, missing: Missing) -> list[Anomaly]:
             lost.setdefault(id(session.entries[id_].event), []).append(id_)
         for read in reads:
             if last_seen >= read.invoke_ns:
-                name = _stale_name(read, session.entries[id_], sightings[id_])
+                name = _choose_stale_name(read, session.entries[id_], sightings[id_])
                 stale.setdefault((name, id(read)), []).append(id_)
-    found = [_lost(session, ids, missing[ids[0]]) for ids in lost.values()]
+    found = [_build_lost(session, ids, missing[ids[0]]) for ids in lost.values()]
     reads_by_id = {id(read): read for reads in missing.values() for read in reads}
     for (name, which), ids in stale.items():
-        found.append(_stale(session, name, ids, reads_by_id[which], sightings[ids[0]]))
+        found.append(_build_stale(session, name, ids, reads_by_id[which], sightings[ids[0]]))
     return found
 
 
-def _stale_name(read: Operation, entry: EntryTimes, sightings: Iterable[Operation]) -> Name:
+def _choose_stale_name(read: Operation, entry: EntryTimes, sightings: Iterable[Operation]) -> Name:
     if not entry.sure:
         return "flickering entry"
     writers = {op.worker for op in entry.event.attempts if op.outcome == "ok"}
@@ -137,7 +137,7 @@ def _stale_name(read: Operation, entry: EntryTimes, sightings: Iterable[Operatio
     return "stale read"
 
 
-def _lost(session: SessionHistory, ids: list[str], reads: list[Operation]) -> Anomaly:
+def _build_lost(session: SessionHistory, ids: list[str], reads: list[Operation]) -> Anomaly:
     entry = session.entries[ids[0]]
     append, named = entry.event.op, format_ids(ids)
     later = [e for e in session.of("expire") if e.lo > (reads[0].complete_ns or 0)]
@@ -162,12 +162,12 @@ def _lost(session: SessionHistory, ids: list[str], reads: list[Operation]) -> An
         f"{'final read' if last else f'read by {reads[-1].worker}, and from every later one'}; "
         f"no clear, pop, trim, rollback or expiry could have removed {them} in between."
     )
-    beside = _overlapping(session, append, reads[-1])
+    beside = _find_overlapping(session, append, reads[-1])
     witness = (*entry.origin(), reads[-1])
     return Anomaly("lost append", session.name, tuple(ids), witness, proof, beside)
 
 
-def _overlapping(
+def _find_overlapping(
     session: SessionHistory, append: Operation, read: Operation
 ) -> tuple[Operation, ...]:
     """Another append that was under way at the same time and is there."""
@@ -179,7 +179,7 @@ def _overlapping(
     return ()
 
 
-def _stale(
+def _build_stale(
     session: SessionHistory, name: Name, ids: list[str], read: Operation, sightings: list[Operation]
 ) -> Anomaly:
     entry, named = session.entries[ids[0]], format_ids(ids)

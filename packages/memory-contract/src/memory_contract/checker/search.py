@@ -38,7 +38,7 @@ class _Search:
         self.keeps_last = keeps_last
         self.has_pops = any(event.op.op == "pop" for event in events)
         self.steps = steps
-        self.needs = _predecessors(self.events)
+        self.needs = _find_predecessors(self.events)
         self.sure = sum(1 << at for at, event in enumerate(self.events) if event.sure)
         self.tried: set[tuple[int, model.ModelState]] = set()
         self.farthest = -1
@@ -57,10 +57,10 @@ class _Search:
                 return None
             if done & self.sure == self.sure:
                 return True
-            stack += self._next(done, state)
+            stack += self._list_next(done, state)
         return False
 
-    def _next(self, done: int, state: model.ModelState) -> list[tuple[int, model.ModelState]]:
+    def _list_next(self, done: int, state: model.ModelState) -> list[tuple[int, model.ModelState]]:
         """What can come next; a sighting that fits comes at once, since it changes nothing."""
         after: list[tuple[int, int, model.ModelState]] = []
         bound = FOREVER
@@ -118,7 +118,7 @@ class _Search:
             self.farthest, self.stuck = depth, Stuck(state, blocked.op)
 
 
-def _predecessors(events: list[Event]) -> list[int]:
+def _find_predecessors(events: list[Event]) -> list[int]:
     """For each event, as bits, the appends that must come before it by what was seen."""
     place = {
         id_: at
@@ -136,7 +136,7 @@ def _predecessors(events: list[Event]) -> list[int]:
     return needs
 
 
-def _as_seen(session: SessionHistory, event: Event) -> Event:
+def _tighten_append(session: SessionHistory, event: Event) -> Event:
     """An append whose entries were seen took effect by then, whatever it came to."""
     known = [session.entries[id_].hi for id_ in event.op.ids]
     seen = Event(event.op)
@@ -168,7 +168,7 @@ def search(
 
     Without `flicker`, what was seen and never acknowledged may be gone later.
     """
-    events = [_as_seen(session, event) for event in session.of("append")]
+    events = [_tighten_append(session, event) for event in session.of("append")]
     if not flicker:
         unsure = [event.op for event in session.of("append") if not event.sure]
         events += [_Vanishing(replace(op, op="clear")) for op in unsure]
@@ -187,7 +187,7 @@ def search(
 def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     """The violation that the search proved, named after the operation that nothing explains."""
     op, shown = stuck.op, stuck.state.shown
-    name, ids = _name(stuck)
+    name, ids = _choose_name(stuck)
     origins = [session.entries[id_].event.op for id_ in ids[:2] if id_ in session.entries]
     end = op.complete_ns or 0
     causes = [e.op for e in session.changes() if e.op is not op and e.lo <= end]
@@ -200,7 +200,7 @@ def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     return Anomaly(name, session.name, ids, tuple(dict.fromkeys(witness)), proof)
 
 
-def _name(stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
+def _choose_name(stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
     op, shown = stuck.op, set(stuck.state.shown)
     if op.op == "pop":
         return ("false empty", ()) if op.value is None else ("wrong pop", (str(op.value),))

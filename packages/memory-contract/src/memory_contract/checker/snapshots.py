@@ -15,7 +15,7 @@ Accused = set[tuple[int, str]]
 
 def check_snapshots(session: SessionHistory, removals: Removals) -> list[Anomaly]:
     """Lost snapshots, and snapshots that hold what they cannot hold."""
-    found = [*_lost(session, removals)]
+    found = [*_find_lost(session, removals)]
     first: dict[str, tuple[Ids, Operation]] = {}
     for name, ids, op in session.contents:
         taken = removals.snapshots.get(name, ())
@@ -24,13 +24,13 @@ def check_snapshots(session: SessionHistory, removals: Removals) -> list[Anomaly
             continue
         known = first.setdefault(name, (ids, op))
         if known[0] != ids:
-            found.append(_unstable(session, name, known, (ids, op), taken[0]))
+            found.append(_build_unstable(session, name, known, (ids, op), taken[0]))
         else:
-            found += _contents(session, removals, taken[0], ids, op)
+            found += _check_contents(session, removals, taken[0], ids, op)
     return found
 
 
-def _lost(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
+def _find_lost(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
     for op in session.refused:
         if op.value != NOT_FOUND:
             continue
@@ -45,7 +45,7 @@ def _lost(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
                 break
 
 
-def _unstable(
+def _build_unstable(
     session: SessionHistory,
     name: str,
     one: tuple[Ids, Operation],
@@ -58,7 +58,7 @@ def _unstable(
     return Anomaly("unstable snapshot", session.name, differ, witness, proof)
 
 
-def _contents(
+def _check_contents(
     session: SessionHistory, removals: Removals, taken: Event, ids: Ids, op: Operation
 ) -> Iterator[Anomaly]:
     name, held = taken.op.snapshot or "", set(ids)
@@ -88,13 +88,13 @@ def check_rollbacks(session: SessionHistory, removals: Removals, accused: Accuse
         end = read.complete_ns or 0
         if any(other.within(event.lo, end) for other in moving if other is not event):
             continue
-        wrong = _difference(session, removals, event, read)
+        wrong = _find_difference(session, removals, event, read)
         if wrong and not any((id(read), id_) in accused for id_ in wrong[0]):
-            found.append(_mismatch(session, removals, event, read, wrong))
+            found.append(_build_mismatch(session, removals, event, read, wrong))
     return found
 
 
-def _difference(
+def _find_difference(
     session: SessionHistory, removals: Removals, event: Event, read: Operation
 ) -> tuple[Ids, tuple[Operation, ...]] | None:
     """The ids that tell the read from the snapshot, and where the snapshot was seen."""
@@ -114,7 +114,7 @@ def _difference(
     return ((*lacking, *more), ()) if lacking or more else None
 
 
-def _mismatch(
+def _build_mismatch(
     session: SessionHistory,
     removals: Removals,
     event: Event,

@@ -107,10 +107,10 @@ def _describe(found: Caught) -> str:
 
 def faults(arguments: Namespace) -> int:
     """Say which faults `check` can make on this machine, and what is missing for the others."""
-    from memory_contract.faults.tiers import means  # noqa: PLC0415
+    from memory_contract.faults.tiers import list_fault_tools  # noqa: PLC0415
     from memory_contract.gates import TIERS  # noqa: PLC0415
 
-    found = means()
+    found = list_fault_tools()
     out = Output(as_json=arguments.as_json)
     if out.json({"means": [asdict(each) for each in found]}):
         return 0

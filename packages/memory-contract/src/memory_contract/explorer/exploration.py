@@ -111,7 +111,7 @@ def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str)
         attempt = attempt_case(found, subject, seed, RecordedOrder(parse_schedule(schedule)))
     finally:
         subject.close()
-    return _result(found, seed, attempt, _text(seed, attempt))
+    return _build_result(found, seed, attempt, _format_schedule_text(seed, attempt))
 
 
 def _explore_cases(
@@ -157,7 +157,7 @@ def explore_case(case: Case, subject: StoreUnderTest, seed: int, schedules: int)
         if attempt.failure:
             found = _minimize(case, subject, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)
-        results.append(_result(case, ours, attempt))
+        results.append(_build_result(case, ours, attempt))
         # A store that cannot be raced, or that the case is not for, will not become another.
         # One that hangs would hang again, and each time costs minutes.
         if attempt.outcome.verdict == "NOT CLAIMED" or attempt.outcome.context is None:
@@ -222,7 +222,7 @@ def _minimize(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) 
         if try_order(chooser):
             minimize(best.schedule, try_switches, tries=_TRIES_MAX)
             break
-    return _result(case, seed, best, _text(seed, best, repeats=repeats))
+    return _build_result(case, seed, best, _format_schedule_text(seed, best, repeats=repeats))
 
 
 def _draw_at_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
@@ -235,7 +235,7 @@ def _draw_at_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
             yield AtPlaces(random, drawn)
 
 
-def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
+def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
     """Describe the schedule, its seed, and whether it repeats exactly."""
     count = len(attempt.schedule)
     lines = [f"seed {seed}, {count} {'switch' if count == 1 else 'switches'}: "]
@@ -255,7 +255,7 @@ def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:
+def _build_result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:
     outcome = attempt.outcome
     context = outcome.context
     why = " and ".join(attempt.inexact) if outcome.verdict != "NOT CLAIMED" else ""

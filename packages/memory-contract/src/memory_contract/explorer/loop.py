@@ -69,7 +69,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         self.inexact: dict[str, None] = {}
         selector = WatchedSelector(self._clock)
         super().__init__(selector)
-        selector.watching = lambda: self._noticed(FILES)
+        selector.watching = lambda: self._note_inexact(FILES)
 
     @property
     def exact(self) -> bool:
@@ -87,7 +87,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
 
     # What is not the tasks' own doing
 
-    def _noticed(self, why: str) -> None:
+    def _note_inexact(self, why: str) -> None:
         self.inexact[why] = None
         self._clock.set_free()
 
@@ -95,7 +95,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
     ) -> asyncio.Future[_T]:
         """Note that threads take part from now on."""
-        self._noticed(THREADS)
+        self._note_inexact(THREADS)
         return super().run_in_executor(executor, func, *args)
 
     def call_soon_threadsafe(
@@ -103,7 +103,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         """Note whether another thread takes part."""
         if threading.get_ident() != self._owner:
-            self._noticed(WOKEN)
+            self._note_inexact(WOKEN)
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     # Steps
@@ -120,21 +120,21 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         name = self._names.name(task, asyncio.current_task(self) if self.is_running() else None)
         self._pool.append(TaskStep(name, self._names.count(task), handle, task.get_coro()))
-        self._come_again()
+        self._schedule_next_step()
         return handle
 
-    def _come_again(self) -> None:
+    def _schedule_next_step(self) -> None:
         """Schedule the next step after all callbacks that are due before it."""
         if self._pool and not self._due:
             self._due = True
-            super().call_soon(self._take_one)
+            super().call_soon(self._run_one_step)
 
-    def _take_one(self) -> None:
+    def _run_one_step(self) -> None:
         self._due = False
         self._pool = [step for step in self._pool if not step.handle.cancelled()]
         if not self._pool:
             return
-        step, switch, place = self._chosen()
+        step, switch, place = self._choose_step()
         self._pool.remove(step)
         for other in self._pool:
             other.passed_over += 1
@@ -149,9 +149,9 @@ class ExploringLoop(asyncio.SelectorEventLoop):
                 self.taken.append(StepTaken(step.task, began, time.monotonic_ns(), switch, place))
             else:
                 self.inexact[ENDLESS] = None
-            self._come_again()
+            self._schedule_next_step()
 
-    def _chosen(self) -> tuple[TaskStep, Switch | None, str]:
+    def _choose_step(self) -> tuple[TaskStep, Switch | None, str]:
         oldest = self._pool[0]
         if len(self._pool) == 1 or oldest.passed_over >= PASSED_OVER_MAX:
             return oldest, None, ""

@@ -27,14 +27,14 @@ _DOES: Final = {
 
 def describe_schedule(taken: Sequence[StepTaken], history: Sequence[Operation]) -> str:
     """`w1 stops in its append of w1e3 to c-1; w0 appends w0e2 to c-1; w1 goes on`."""
-    sentences = list(_Teller(taken, history).sentences())
+    sentences = list(_ScheduleText(taken, history).sentences())
     more = len(sentences) - _SENTENCES_MAX
     if more > 0:
         sentences[_SENTENCES_MAX:] = [f"and so on ({more} more)"]
     return "; ".join(sentences)
 
 
-class _Teller:
+class _ScheduleText:
     def __init__(self, taken: Sequence[StepTaken], history: Sequence[Operation]) -> None:
         self._taken = taken
         self._worker = map_workers(taken, history)
@@ -51,11 +51,11 @@ class _Teller:
             if step.switch is None and not goes_on:
                 continue
             if stopped:
-                yield from self._meanwhile(step.began_ns)
+                yield from self._describe_meanwhile(step.began_ns)
             self._told_ns = step.began_ns
             if step.switch is not None:
                 stopped.add(step.switch.task)
-                yield self._stops(step.switch.task, step.began_ns, step.place)
+                yield self._describe_stop(step.switch.task, step.began_ns, step.place)
             if goes_on:
                 stopped.discard(step.task)
                 yield f"{self._name(step.task)} goes on"
@@ -63,30 +63,33 @@ class _Teller:
     def _name(self, task: str) -> str:
         return self._worker.get(task, task)
 
-    def _stops(self, task: str, now_ns: int, place: str) -> str:
+    def _describe_stop(self, task: str, now_ns: int, place: str) -> str:
         name = self._name(task)
         at = f" at {place}" if place else ""
         theirs = [op for op in self._calls if op.worker == name]
         for op in theirs:
             if op.invoke_ns <= now_ns and (op.complete_ns is None or now_ns <= op.complete_ns):
-                return f"{name} stops in its {op.op}{_of(op)}{at}"
+                return f"{name} stops in its {op.op}{_describe_object(op)}{at}"
         before = not any(op.invoke_ns <= now_ns for op in theirs)
         return f"{name} stops{' before its first call' if before and theirs else at}"
 
-    def _meanwhile(self, now_ns: int) -> Iterator[str]:
+    def _describe_meanwhile(self, now_ns: int) -> Iterator[str]:
         """What was completed since the last sentence."""
         done: dict[str, list[Operation]] = defaultdict(list)
         for op in self._calls:
             if op.complete_ns is not None and self._told_ns < op.complete_ns <= now_ns:
                 done[op.worker].append(op)
         for worker, calls in done.items():
-            said = [f"{_DOES.get(op.op, op.op)}{_of(op, doing=True)}" for op in calls[:_CALLS_MAX]]
+            said = [
+                f"{_DOES.get(op.op, op.op)}{_describe_object(op, doing=True)}"
+                for op in calls[:_CALLS_MAX]
+            ]
             if len(calls) > _CALLS_MAX:
                 said.append(f"makes {len(calls) - _CALLS_MAX} more calls")
             yield f"{worker} {', '.join(said)}"
 
 
-def _of(op: Operation, *, doing: bool = False) -> str:
+def _describe_object(op: Operation, *, doing: bool = False) -> str:
     ids = " ".join(op.ids)
     if op.op == "append":
         return f" {ids} to {op.session}" if doing else f" of {ids} to {op.session}"

@@ -45,10 +45,10 @@ def format_schedule(schedule: Iterable[Switch]) -> str:
 
 def parse_schedule(text: str) -> Schedule:
     """The schedule that a text stands for."""
-    return () if text == "plain" else tuple(map(_switch, text.split()))
+    return () if text == "plain" else tuple(map(_parse_switch, text.split()))
 
 
-def _switch(text: str) -> Switch:
+def _parse_switch(text: str) -> Switch:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ScheduleError(f"not a switch: {text!r}; one looks like w1#7>w0")

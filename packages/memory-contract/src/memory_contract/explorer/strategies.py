@@ -65,18 +65,18 @@ class Priorities:
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
         """Pick the highest rank, after it may have fallen."""
-        highest = self._highest(ready)
+        highest = self._find_highest(ready)
         if self._random.random() < self._chance:
             self._lowest -= 1.0
             self._ranks[ready[highest].task] = self._lowest
-            highest = self._highest(ready)
+            highest = self._find_highest(ready)
         return highest
 
-    def _highest(self, ready: Sequence[TaskStep]) -> int:
-        ranks = [self._rank(step.task) for step in ready]
+    def _find_highest(self, ready: Sequence[TaskStep]) -> int:
+        ranks = [self._get_rank(step.task) for step in ready]
         return ranks.index(max(ranks))
 
-    def _rank(self, task: str) -> float:
+    def _get_rank(self, task: str) -> float:
         if task not in self._ranks:
             self._ranks[task] = self._random.random()
         return self._ranks[task]

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,24 +28,21 @@ class FaultTool:
     missing: str
 
 
-def means() -> list[FaultTool]:
+def list_fault_tools() -> list[FaultTool]:
     """Everything, in the order of the tiers."""
+    can_fork = hasattr(os, "fork") and hasattr(signal, "SIGSTOP")
+    missing = {
+        "processes": "" if can_fork else "this system cannot fork and stop processes",
+        "SQLite by apsw": "" if importlib.util.find_spec("apsw") else "pip install apsw",
+        "SQLite of Python": _pythons_sqlite(),
+        "Valkey or Redis": _valkey(),
+        "PostgreSQL": _postgres(),
+        "user namespaces": small_disk.missing(),
+    }
     return [
-        FaultTool(tier=tier, name=name, makes=makes, missing=look())
-        for tier, name, makes, look in _LOOKS
+        FaultTool(tier=tier, name=name, makes=makes, missing=missing[name])
+        for tier, name, makes in _TOOLS
     ]
-
-
-def _processes() -> str:
-    if hasattr(os, "fork") and hasattr(signal, "SIGSTOP"):
-        return ""
-    return "this system cannot fork and stop processes"
-
-
-def _own_sqlite() -> str:
-    if importlib.util.find_spec("apsw") is not None:
-        return ""
-    return "pip install apsw"
 
 
 def _pythons_sqlite() -> str:
@@ -76,11 +72,11 @@ def _postgres() -> str:
     return ""
 
 
-_LOOKS: Final[tuple[tuple[Tier, str, str, Callable[[], str]], ...]] = (
-    ("nothing", "processes", "kill -9, forks, pauses, clocks", _processes),
-    ("nothing", "SQLite by apsw", "power loss, I/O errors, full disks", _own_sqlite),
-    ("nothing", "SQLite of Python", "the same for stores on sqlite3", _pythons_sqlite),
-    ("server", "Valkey or Redis", "servers that are killed, frozen, full or replaced", _valkey),
-    ("server", "PostgreSQL", "the same", _postgres),
-    ("privileges", "user namespaces", "full disks of servers", small_disk.missing),
+_TOOLS: Final[tuple[tuple[Tier, str, str], ...]] = (
+    ("nothing", "processes", "kill -9, forks, pauses, clocks"),
+    ("nothing", "SQLite by apsw", "power loss, I/O errors, full disks"),
+    ("nothing", "SQLite of Python", "the same for stores on sqlite3"),
+    ("server", "Valkey or Redis", "servers that are killed, frozen, full or replaced"),
+    ("server", "PostgreSQL", "the same"),
+    ("privileges", "user namespaces", "full disks of servers"),
 )

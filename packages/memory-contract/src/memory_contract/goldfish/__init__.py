@@ -1,19 +1,10 @@
 """Goldfish: stores that are broken on purpose, each in one way, and correct stores beside them.
 
 The kit is tested with them: the case that a goldfish names must catch it, and no case may fail a
-correct store.
+correct store. The tests of the kit have more of them, at least one for every case.
 """
 
-from memory_contract.goldfish import (
-    changes,
-    contents,
-    crashes,
-    files,
-    foreign_data,
-    order,
-    races,
-    stores,
-)
+from memory_contract.goldfish import files, incidents, recall, stores
 from memory_contract.goldfish.registry import GOLDFISH, RIGHT, Goldfish
 from memory_contract.goldfish.survey import Caught, examine, survey
 
@@ -22,14 +13,10 @@ __all__ = [
     "RIGHT",
     "Caught",
     "Goldfish",
-    "changes",
-    "contents",
-    "crashes",
     "examine",
     "files",
-    "foreign_data",
-    "order",
-    "races",
+    "incidents",
+    "recall",
     "stores",
     "survey",
 ]

@@ -127,11 +127,6 @@ class Life:
             raise Damaged("a stored session is not what was written")
         return cls(**json.loads(text))
 
-    @classmethod
-    def unchecked(cls, stored: str) -> Self:
-        """The same, whatever its checksum says."""
-        return cls(**json.loads(stored.partition(" ")[2]))
-
 
 def kept_by_trim(
     shown: Messages, keep: int, *, pairs: bool = True, system: bool = True

@@ -1,8 +1,9 @@
-"""Right stores, small enough to be seen to be right. The goldfish are made of them."""
+"""Correct stores, small enough to be seen to be correct. The goldfish are made of them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -164,32 +165,6 @@ class ListStore(Store):
 
 
 @right
-class ListThatShowsTheNewest(ListStore):
-    """The same, of which the newest entries show."""
-
-    keeps_last: ClassVar[int] = 20
-
-    def read(self, session: str, *, limit: int | None = None) -> Messages:
-        return super().read(
-            session, limit=self.keeps_last if limit is None else min(limit, self.keeps_last)
-        )
-
-
-@right
-class ListRenewedByReading(ListStore):
-    """The same, with lives that go on as long as somebody reads."""
-
-    ttl_refreshed_by: ClassVar[str] = "read"
-
-
-@right
-class ListThatEndsOnTime(ListStore):
-    """The same, with lives that end when their first append said."""
-
-    ttl_refreshed_by: ClassVar[str] = "nothing"
-
-
-@right
 class FileStore(Store):
     """A JSON file for each session, written anew and put in place as a whole, under a file lock."""
 
@@ -211,14 +186,7 @@ class FileStore(Store):
             yield
 
     def _wait_for(self, lock: int) -> None:
-        deadline = time.monotonic() + LOCK_S_MAX
-        while True:
-            try:
-                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise Refused("another writer holds the store") from None
-                time.sleep(0.001)
+        take_lock(lock)
 
     def _path(self, session: str) -> Path:
         return self._folder / f"{hashlib.sha256(_bytes(session)).hexdigest()}.session"
@@ -240,6 +208,18 @@ class FileStore(Store):
         return [self._parsed(path)[0] for path in self._folder.glob("*.session")]
 
 
+def take_lock(lock: int) -> None:
+    """Lock a file; refused if another holds it for too long."""
+    deadline = time.monotonic() + LOCK_S_MAX
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Refused("another writer holds the store") from None
+            time.sleep(0.001)
+
+
 def _bytes(session: str) -> bytes:
     return session.encode("utf-8", "surrogatepass")
 
@@ -250,20 +230,31 @@ class SqliteStore(Store):
 
     thread_safe: ClassVar[bool] = False
     patience_s: ClassVar[float | None] = 5 * LOCK_S_MAX
+    # How its journal is kept, if not by default, and when it is synced.
+    settings: ClassVar[tuple[str, str]] = ("", "OFF")
 
     def __init__(self, workspace: Path) -> None:
-        self._file = workspace / "store.db"
+        self._workspace = workspace
         self._inherited: list[sqlite3.Connection] = []
-        self._db = self._connected()
-        self._create()
+        self._connect()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> None:
         self._owner = os.getpid()
-        db = sqlite3.connect(
-            self._file, timeout=LOCK_S_MAX, isolation_level=None, check_same_thread=False
+        self._db = sqlite3.connect(
+            self._workspace / "store.db",
+            timeout=LOCK_S_MAX,
+            isolation_level=None,
+            check_same_thread=False,
         )
-        db.execute("PRAGMA synchronous = OFF")
-        return db
+        try:
+            journal, synchronous = self.settings
+            self._db.execute(f"PRAGMA synchronous = {synchronous}")
+            if journal:
+                self._db.execute(f"PRAGMA journal_mode = {journal}")
+            self._create()
+        except BaseException:
+            self._db.close()
+            raise
 
     def _create(self) -> None:
         with self._locked():
@@ -274,17 +265,18 @@ class SqliteStore(Store):
         if os.getpid() != self._owner:
             # A connection must not be used, nor closed, on both sides of a fork.
             self._inherited.append(self._db)
-            self._db = self._connected()
+            self._connect()
         try:
             self._db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             raise Refused(str(error)) from error
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def _load(self, session: str) -> Life | None:
         query = "SELECT life FROM session WHERE id = ?"
@@ -301,20 +293,6 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         self._db.close()
-
-
-@right
-class SqliteOfTheNewest(SqliteStore):
-    """The same, which drops all but the newest entries when it writes."""
-
-    keeps_last: ClassVar[int] = 20
-    # How many it keeps in truth.
-    kept: ClassVar[int] = keeps_last
-
-    def _save(self, session: str, life: Life) -> None:
-        for line in (life.shown, *life.journal):
-            del line[: -self.kept]
-        super()._save(session, life)
 
 
 _VERBS: Final = (

@@ -15,7 +15,7 @@ import pytest
 from memory_contract.adapter import Adapter
 from memory_contract.history import HistoryError
 from memory_contract.plugin.stores import get_stores
-from memory_contract.plugin.verdicts import shown
+from memory_contract.plugin.verdicts import format_target
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 from memory_contract.traces.regression_test import TIMES
@@ -37,7 +37,7 @@ class IncidentFile(pytest.File):
             named = [configured]
         stores = named or [trace.metadata.store]
         for store in stores:
-            name = "replay" if len(stores) == 1 else f"replay[{shown(store)}]"
+            name = "replay" if len(stores) == 1 else f"replay[{format_target(store)}]"
             yield IncidentItem.from_parent(
                 self, name=name, trace=trace, store=store, trusted=bool(named)
             )
@@ -67,7 +67,7 @@ class IncidentItem(pytest.Item):
         try:
             subject = stores.of(self._target())
         except (Unreachable, TargetError) as error:
-            pytest.fail(shown(f"{self._against}: {error}"), pytrace=False)
+            pytest.fail(format_target(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(
             self._trace, subject, level=self._trace.metadata.level, seed=stores.seed, times=TIMES
         )
@@ -83,4 +83,4 @@ class IncidentItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Where it stands."""
-        return self.path, 0, f"{self.path.stem} against {shown(self._against)}"
+        return self.path, 0, f"{self.path.stem} against {format_target(self._against)}"

@@ -13,7 +13,7 @@ from memory_contract.cli.check import explain_factory
 from memory_contract.contract_run import Item, SelectionError, items_of, select
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.stores import ContractStores, get_stores
-from memory_contract.plugin.verdicts import shown, tell, unclaimed
+from memory_contract.plugin.verdicts import format_target, format_unclaimed, raise_outcome
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import TargetError
@@ -28,9 +28,12 @@ def validate(config: pytest.Config) -> None:
         for target in config.getoption("contract"):
             get_stores(config).resolve(target)
     except (SelectionError, DeviationsError) as error:
-        raise pytest.UsageError(shown(str(error))) from error
+        raise pytest.UsageError(format_target(str(error))) from error
     except TargetError as error:
-        lines = [shown(str(error)), *map(shown, explain_factory(error.hint).splitlines())]
+        lines = [
+            format_target(str(error)),
+            *map(format_target, explain_factory(error.hint).splitlines()),
+        ]
         raise pytest.UsageError("\n".join(lines)) from error
     except Unreachable:
         # It is there to be opened, and is not: an error of the run, not of the command line.
@@ -39,11 +42,11 @@ def validate(config: pytest.Config) -> None:
 
 def header(config: pytest.Config) -> str:
     """Which stores, and the seed that repeats the run."""
-    targets = ", ".join(map(shown, config.getoption("contract")))
+    targets = ", ".join(map(format_target, config.getoption("contract")))
     return f"contract: {targets}, seed {get_stores(config).seed}"
 
 
-def collected(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytest.Item]:
+def collect_items(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytest.Item]:
     """The items of every store that was named; only those of `ids`, if there are any."""
     targets: list[str] = session.config.getoption("contract")
     for target in targets:
@@ -65,32 +68,33 @@ class Contract(pytest.Collector):
         self._ids = ids
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
-        """The gates, each with its cases."""
+        """An item for each case in each mode."""
         stores = get_stores(self.config)
         try:
             subject = stores.of(self._target)
         except (Unreachable, TargetError) as error:
-            raise self.CollectError(shown(f"{self._target}: {error}")) from error
+            raise self.CollectError(format_target(f"{self._target}: {error}")) from error
         found = items_of(select(self.config.getoption("contract_gate")), subject)
         chosen = [item for item in found if self._is_asked_for(item)]
         if not chosen:
-            raise self.CollectError(f"{shown(self._target)}: there is no {' or '.join(self._ids)}")
-        gates = dict.fromkeys(item.case.gate for item in chosen)
+            raise self.CollectError(
+                f"{format_target(self._target)}: there is no {' or '.join(self._ids)}"
+            )
         return [
-            Gate.from_parent(
+            ContractItem.from_parent(
                 self,
-                name=gate,
-                nodeid=f"{ROOT}/{gate}",
-                items={self._named(i): i for i in chosen if i.case.gate == gate},
+                name=self._named(item),
+                nodeid=f"{ROOT}/{item.case.gate}/{self._named(item)}",
+                found=item,
                 subject=subject,
                 target=self._target,
             )
-            for gate in gates
+            for item in chosen
         ]
 
     def _named(self, item: Item) -> str:
         """The item's name in its gate; with several stores, it says which."""
-        which = item.mode if self._alone else f"{shown(self._target)}-{item.mode}"
+        which = item.mode if self._alone else f"{format_target(self._target)}-{item.mode}"
         return f"{item.case.name}[{which}]"
 
     def _is_asked_for(self, item: Item) -> bool:
@@ -104,32 +108,6 @@ class Contract(pytest.Collector):
         gc.collect()
 
 
-class Gate(pytest.Collector):
-    """The cases of one gate."""
-
-    def __init__(
-        self, *, items: dict[str, Item], subject: StoreUnderTest, target: str, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        self._items = items
-        self._bench = subject
-        self._target = target
-
-    def collect(self) -> list[pytest.Item | pytest.Collector]:
-        """An item for each case in each mode."""
-        return [
-            ContractItem.from_parent(
-                self,
-                name=name,
-                nodeid=f"{self.nodeid}/{name}",
-                found=found,
-                subject=self._bench,
-                target=self._target,
-            )
-            for name, found in self._items.items()
-        ]
-
-
 class ContractItem(pytest.Item):
     """One case in one mode, against one store."""
 
@@ -138,18 +116,20 @@ class ContractItem(pytest.Item):
     ) -> None:
         super().__init__(**options)
         self._found = found
-        self._bench = subject
+        self._subject = subject
         self._target = target
+        # For `pytest -k concurrency`.
+        self.extra_keyword_matches.add(found.case.gate)
         # A project may hold that warnings are errors; a store's verdict must not depend on it.
         self.add_marker(pytest.mark.filterwarnings("default"))
         if found.known is not None and found.known.verdict == "NOT CLAIMED":
-            self.add_marker(pytest.mark.skip(reason=unclaimed(found.known)))
+            self.add_marker(pytest.mark.skip(reason=format_unclaimed(found.known)))
 
     def runtest(self) -> None:
         """Run the case; what it proves is the item's outcome."""
         stores: ContractStores = get_stores(self.config)
         self.user_properties.append(("contract_seed", stores.seed))
-        tell(stores.run(self._found, self._bench), self._target)
+        raise_outcome(stores.run(self._found, self._subject), self._target)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """One place for all of them, so that skips with one reason are told in one line."""

@@ -16,10 +16,12 @@ from memory_contract.cases.catalogue import all_cases
 from memory_contract.contract_run import Item, items_of
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.stores import Target, get_stores
-from memory_contract.plugin.verdicts import tell, unclaimed
+from memory_contract.plugin.verdicts import format_unclaimed, raise_outcome
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 
+# What a subclass may not replace.
+HELD: Final = ("test_", "pytest_generate_tests")
 _GUARD: Final = "test_nothing_is_overridden"
 
 
@@ -49,14 +51,12 @@ class MemoryContract:
 
     def test_nothing_is_overridden(self) -> None:
         """A case that was replaced or removed would pass by not running."""
-        ours = {name: value for name, value in vars(MemoryContract).items() if _is_held(name)}
+        ours = {
+            name: value for name, value in vars(MemoryContract).items() if name.startswith(HELD)
+        }
         touched = sorted(name for name in ours if getattr(type(self), name, None) is not ours[name])
         if touched:
             pytest.fail(f"these belong to the contract: {', '.join(touched)}", pytrace=False)
-
-
-def _is_held(name: str) -> bool:
-    return name.startswith("test_") or name == "pytest_generate_tests"
 
 
 def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[Item]:
@@ -71,7 +71,9 @@ def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[I
 def _parameter(item: Item) -> Any:
     known = item.known
     if known is not None and known.verdict == "NOT CLAIMED":
-        return pytest.param(item, id=item.mode, marks=pytest.mark.skip(reason=unclaimed(known)))
+        return pytest.param(
+            item, id=item.mode, marks=pytest.mark.skip(reason=format_unclaimed(known))
+        )
     return pytest.param(item, id=item.mode)
 
 
@@ -80,7 +82,7 @@ def _test_of(found: Case) -> Callable[..., None]:
         assert self.adapter is not None
         stores = get_stores(pytestconfig)
         target = self.adapter if isinstance(self.adapter, str) else ""
-        tell(stores.run(item, stores.of(self.adapter)), target)
+        raise_outcome(stores.run(item, stores.of(self.adapter)), target)
 
     test.__name__ = f"test_{found.gate}_{found.name}"
     test.__qualname__ = f"MemoryContract.{test.__name__}"

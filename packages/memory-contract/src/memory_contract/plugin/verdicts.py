@@ -14,24 +14,24 @@ from memory_contract.report.text import (
 from memory_contract.results import CaseResult, Report
 
 
-def tell(result: CaseResult, target: str) -> None:
+def raise_outcome(result: CaseResult, target: str) -> None:
     """Pass, or raise what pytest takes for the result. Nothing passes by not running."""
     if result.verdict == "PASS":
         return
     if result.verdict == "NOT CLAIMED":
-        pytest.skip(unclaimed(result))
+        pytest.skip(format_unclaimed(result))
     if result.verdict == "DEVIATION":
         pytest.xfail(visible(result.reason))
     # A DEVIATION comes here too if pytest was told to --runxfail.
-    pytest.fail(proof(result, target), pytrace=False)
+    pytest.fail(format_proof(result, target), pytrace=False)
 
 
-def unclaimed(result: CaseResult) -> str:
+def format_unclaimed(result: CaseResult) -> str:
     """Why a case says nothing about this store."""
     return f"NOT CLAIMED: {visible(result.reason)}"
 
 
-def proof(result: CaseResult, target: str) -> str:
+def format_proof(result: CaseResult, target: str) -> str:
     """What was found, in words: the first line says it, the last brings it back."""
     if result.failures:
         first = result.failures[0]
@@ -40,14 +40,11 @@ def proof(result: CaseResult, target: str) -> str:
         lines = ["   ".join(head), *proof_lines(result, first)]
     else:
         lines = [f"{result.verdict}: {visible(result.reason)}"]
-    again = reproduce(_report(target, (result,)), result)
+    report = Report(target=target, seed=0, gates=(), results=(result,))
+    again = reproduce(report, result)
     return "\n".join([*lines, f"  Reproduce with:  {again}"])
 
 
-def shown(text: str) -> str:
-    """A target, or what is said about one, as it may be shown: without its password."""
+def format_target(text: str) -> str:
+    """A target, or what is said about one, as it may be format_target: without its password."""
     return visible(redact(text))
-
-
-def _report(target: str, results: tuple[CaseResult, ...] = ()) -> Report:
-    return Report(target=target, seed=0, gates=(), results=results)

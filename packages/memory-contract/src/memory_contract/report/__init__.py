@@ -5,13 +5,13 @@ What is drawn on a terminal stands in `terminal` and `progress`, which need rich
 
 from memory_contract.report.as_json import schema, to_json
 from memory_contract.report.badge import Badge, badge_of
-from memory_contract.report.folder import Written, write_report
+from memory_contract.report.folder import ReportFiles, write_report
 from memory_contract.report.junit import to_junit
 from memory_contract.report.page import to_page
 
 __all__ = [
     "Badge",
-    "Written",
+    "ReportFiles",
     "badge_of",
     "schema",
     "to_json",

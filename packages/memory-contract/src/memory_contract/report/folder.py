@@ -16,7 +16,7 @@ from memory_contract.results import CaseResult, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class ReportFiles:
     """Where the parts of a report are."""
 
     json: Path
@@ -32,11 +32,11 @@ class Written:
         return [self.json, self.page, self.junit, self.badge, *self.failures.values()]
 
 
-def write_report(report: Report, folder: str | Path) -> Written:
+def write_report(report: Report, folder: str | Path) -> ReportFiles:
     """Write every form of the report; of what the folder holds beside them, nothing is touched."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    written = Written(
+    written = ReportFiles(
         json=place / "report.json",
         page=place / "report.html",
         junit=place / "junit.xml",

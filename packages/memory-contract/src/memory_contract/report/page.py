@@ -27,7 +27,7 @@ from memory_contract.report.text import (
     verdict_of,
     visible,
 )
-from memory_contract.report.timeline import Keeper
+from memory_contract.report.timeline import Timelines
 from memory_contract.results import CaseResult, Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")
@@ -67,9 +67,9 @@ def _inert(value: Any) -> str:
 
 def _page(report: Report) -> dict[str, Any]:
     book = {(found.gate, found.name): found for found in all_cases()}
-    keeper = Keeper(report)
+    timelines = Timelines(report)
     urgent = sorted(report.results, key=lambda result: _URGENT.get(result.verdict, 9))
-    kept = {result.id: keeper.keep(result) for result in urgent}
+    kept = {result.id: timelines.build(result) for result in urgent}
     return {
         "contract": report.contract,
         "target": target_of(report),

@@ -52,7 +52,8 @@ def program_of(
     report: Report, result: CaseResult, failure: Failure, history: Sequence[Operation]
 ) -> str:
     """Judges exactly this history again; what only the store can show, it asks the store for."""
-    title = _title(f"{failure.name.upper()}: {result.id}, seed {result.seed}")
+    title = visible(f"{failure.name.upper()}: {result.id}, seed {result.seed}")
+    title = title.replace("\\", "\\\\").replace('"', "'")
     name = re.sub(r"\W+", "_", failure.name, flags=re.ASCII).strip("_").lower() or "failure"
     if failure.anomaly is None:
         return _CHECKED.format(
@@ -72,10 +73,6 @@ def program_of(
         history="\n".join(f"    {_operation(op, began)}," for op in history),
         options=", flicker=True" if failure.anomaly.name == "flickering entry" else "",
     )
-
-
-def _title(text: str) -> str:
-    return visible(text).replace("\\", "\\\\").replace('"', "'")
 
 
 def _operation(op: Operation, began: int) -> str:

@@ -28,15 +28,15 @@ SHRINKING_S_MAX: Final = 15.0
 SHRINKABLE_MAX: Final = 2_000
 
 
-class Keeper:
+class Timelines:
     """Takes the operations of one case after the other into a page, while there is room."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._context = IDS_MAX
+        self._room = IDS_MAX
         self._until = time.monotonic() + SHRINKING_S_MAX
 
-    def keep(self, result: CaseResult) -> dict[str, Any]:
+    def build(self, result: CaseResult) -> dict[str, Any]:
         """The operations of a case, and its failures, which name them by their place."""
         chosen = _chosen(result.failures)
         small = [self._small(result, failure) for failure in chosen]
@@ -50,7 +50,7 @@ class Keeper:
             "began_ns": scope.began_ns,
             "recorded": len(result.history),
             "failed": len(result.failures),
-            "bands": [*_bands(operations), *_faults(result.faults)],
+            "bands": _bands(operations, result.faults[:FAULTS_MAX]),
             "failures": [
                 self._failure(result, failure, history, places)
                 for failure, history in zip(chosen, small, strict=True)
@@ -74,14 +74,14 @@ class Keeper:
         ordered = sorted(result.history, key=lambda op: op.invoke_ns)
         near = [op for op in ordered if op.session in sessions]
         kept: dict[Operation, None] = dict.fromkeys(needed)
-        self._context -= sum(map(_weight, kept))
+        self._room -= sum(map(_weight, kept))
         for op in (*near, *ordered):
             if op in kept:
                 continue
-            if len(kept) >= OPERATIONS_MAX or self._context < _weight(op):
+            if len(kept) >= OPERATIONS_MAX or self._room < _weight(op):
                 break
             kept[op] = None
-            self._context -= _weight(op)
+            self._room -= _weight(op)
         return sorted(kept, key=lambda op: op.invoke_ns)
 
     def _failure(
@@ -131,30 +131,13 @@ def _plain(op: Operation) -> dict[str, Any]:
     return {"from": found.pop("invoke_ns"), "to": found.pop("complete_ns"), **found}
 
 
-def _bands(operations: Iterable[Operation]) -> list[dict[str, Any]]:
-    """What lies across all workers: the moments in which a session may expire."""
-    return [
-        {
-            "label": f"{op.session} expires",
-            "kind": "expiry",
-            "from": op.invoke_ns,
-            "to": op.complete_ns,
-            "session": op.session,
-        }
+def _bands(operations: Iterable[Operation], faults: tuple[Fault, ...]) -> list[dict[str, Any]]:
+    """What lies across all workers: moments in which a session may expire, and faults."""
+    bands: list[tuple[Any, ...]] = [
+        (f"{op.session} expires", "expiry", op.invoke_ns, op.complete_ns, op.session)
         for op in operations
         if op.op == "expire"
     ]
-
-
-def _faults(faults: tuple[Fault, ...]) -> list[dict[str, Any]]:
-    """And the bad moments that were made, which are everybody's."""
-    return [
-        {
-            "label": fault.name,
-            "kind": "fault",
-            "from": fault.began_ns,
-            "to": fault.ended_ns,
-            "session": None,
-        }
-        for fault in faults[:FAULTS_MAX]
-    ]
+    bands += [(each.name, "fault", each.began_ns, each.ended_ns, None) for each in faults]
+    names = ("label", "kind", "from", "to", "session")
+    return [dict(zip(names, band, strict=True)) for band in bands]

@@ -73,6 +73,12 @@ def _resolve(target: str | Adapter | Callable[..., Any], claims: Claims) -> Adap
             " postgresql://user@host/database, with the password in PGPASSWORD"
         )
     framework, _, rest = target.partition(":")
+    if framework.endswith(".py"):
+        module, factory = Path(framework).stem, rest or "make_store"
+        raise TargetError(
+            f"{framework!r} is a file of Python code; name its module and the factory in it, from"
+            f" its folder: {module}:{factory}"
+        )
     if framework in FRAMEWORKS:
         return _from_framework(framework, rest, claims)
     return _from_registered(target) or _from_object(_import(target), target, claims)

@@ -46,7 +46,10 @@ class ServiceHandle(StoreHandle):
 
     async def read(self, session: str, *, limit: int | None = None) -> list[Any]:
         """The messages of the session's events."""
-        options = {} if limit is None else {"config": _newest(limit)}
+        options: dict[str, Any] = {}
+        if limit is not None:
+            base = import_module("google.adk.sessions.base_session_service")
+            options["config"] = base.GetSessionConfig(num_recent_events=limit)
         found = await self.store.get_session(**_PLACE, session_id=session, **options)
         return [] if found is None else list(map(_from_event, found.events))
 
@@ -73,11 +76,6 @@ class ServiceHandle(StoreHandle):
             if found is None:
                 raise Refused(f"no session to write to: {error}") from error
             return found
-
-
-def _newest(limit: int) -> Any:
-    base = import_module("google.adk.sessions.base_session_service")
-    return base.GetSessionConfig(num_recent_events=limit)
 
 
 def _to_content(message: Message) -> Any:

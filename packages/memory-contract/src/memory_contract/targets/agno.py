@@ -7,7 +7,6 @@ their own keeps them in the session. A run holds all of its messages, so a batch
 
 from __future__ import annotations
 
-import inspect
 import time
 import uuid
 from importlib import import_module
@@ -18,10 +17,6 @@ from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
 _AGENT: Final = "kit"
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool"})
-
-
-def _has_own_async(kind: type) -> bool:
-    return inspect.iscoroutinefunction(getattr(kind, "upsert_session", None))
 
 
 class DatabaseHandle(StoreHandle):
@@ -54,7 +49,14 @@ class DatabaseHandle(StoreHandle):
     async def read(self, session: str) -> list[Any]:
         """The messages of all runs."""
         found = await self._session(session)
-        return [] if found is None else list(map(_from_agno, found.get_messages()))
+        return (
+            []
+            if found is None
+            else [
+                {"role": message.role, "content": message.content}
+                for message in found.get_messages()
+            ]
+        )
 
     async def clear(self, session: str) -> None:
         await self.settle(self.store.delete_session(session_id=session))
@@ -89,10 +91,6 @@ def _to_agno(message: Message) -> Any:
     return import_module("agno.models.message").Message(role=role, content=content)
 
 
-def _from_agno(message: Any) -> Any:
-    return {"role": message.role, "content": message.content}
-
-
 VOCABULARY: Final = Vocabulary(
     name="agno",
     package="agno",
@@ -100,6 +98,5 @@ VOCABULARY: Final = Vocabulary(
     described="a BaseDb of Agno",
     methods=("get_session", "upsert_session", "delete_session", "get_sessions"),
     handle=DatabaseHandle,
-    has_own_async=_has_own_async,
     claims={"capabilities": ("clear", "list")},
 )

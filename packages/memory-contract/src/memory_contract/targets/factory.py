@@ -17,11 +17,9 @@ from typing import Any, Final, Literal
 from memory_contract.adapter import imported
 from memory_contract.errors import TargetError
 from memory_contract.targets.vocabulary import (
-    AsyncStore,
-    BlockingStore,
+    OpenedStore,
     PrefixedHandle,
     Sessions,
-    SessionsHandle,
     Vocabulary,
     close_all,
     close_all_blocking,
@@ -58,18 +56,15 @@ class Factory:
 
     def make(self, workspace: Path, *, session: str = "", server: str | None = None) -> Any:
         """Call it."""
-        values = [
-            session if each == "session" else self._place(workspace, each) for each in self.takes
-        ]
+        places: dict[Takes, Any] = {"folder": workspace, "file": workspace / _FILE}
+        if self.as_text:
+            places = {form: str(place) for form, place in places.items()}
+        values = [{**places, "session": session}[each] for each in self.takes]
         options: dict[str, Any] = {self.keyword: values.pop()} if self.keyword else {}
         server = server or (self.server if self.passes_server else None)
         if server is not None:
             options[self.server_parameter] = server
         return imported(self.name)(*values, **options)
-
-    def _place(self, workspace: Path, form: Takes) -> Path | str:
-        place = workspace if form == "folder" else workspace / _FILE
-        return str(place) if self.as_text else place
 
     def variants(self) -> Iterator[Factory]:
         """The ways to pass one path: as a folder or a file, as a `Path` or text."""
@@ -206,11 +201,19 @@ class OpenStore:
     # Further arguments of the handle.
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The factory that other processes import."""
+        return self.factory.name
+
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """A handle, or an awaitable of it."""
         if self.vocabulary.per_session:
             make = partial(self._make_session, workspace, server)
-            return self._open_sessions(Sessions(make, keep=self.keep))
+            sessions = Sessions(make, keep=self.keep)
+            handle = self.vocabulary.handle(sessions, awaited=self.awaited)
+            close = close_all if self.awaited else close_all_blocking
+            return OpenedStore(handle, lambda: close(sessions.take_all()), awaited=self.awaited)
         found = self.factory.make(workspace, server=server)
         # Without a workspace, a server is shared by all cases.
         is_shared = self.factory.server is not None and not self.factory.is_told_workspace
@@ -220,14 +223,8 @@ class OpenStore:
     def _make_session(self, workspace: Path, server: str | None, session: str) -> Any:
         return self.factory.make(workspace, session=session, server=server)
 
-    def _open_sessions(self, sessions: Sessions) -> AsyncStore | BlockingStore:
-        assert issubclass(self.vocabulary.handle, SessionsHandle)
-        handle = self.vocabulary.handle(sessions, awaited=self.awaited)
-        if self.awaited:
-            return AsyncStore(handle, lambda: close_all(sessions.take_all()))
-        return BlockingStore(handle, lambda: close_all_blocking(sessions.take_all()))
-
-    def _open(self, found: Any, prefix: str) -> BlockingStore:
+    def _open(self, found: Any, prefix: str) -> OpenedStore:
+        leave = partial(close_all_blocking, [] if self.keep else [found])
         if not self.vocabulary.is_spoken_by(found):
             if inspect.iscoroutine(found):
                 found.close()
@@ -235,14 +232,13 @@ class OpenStore:
                 raise TypeError("it is opened by awaiting")
             if hasattr(found, "__enter__"):
                 leave = partial(found.__exit__, None, None, None)
-                return BlockingStore(self._handle(found.__enter__(), prefix), leave)
-        leave = partial(close_all_blocking, [] if self.keep else [found])
-        return BlockingStore(self._handle(found, prefix), leave)
+                found = found.__enter__()
+        return OpenedStore(self._handle(found, prefix), leave, awaited=False)
 
-    async def _open_async(self, found: Any, prefix: str) -> AsyncStore:
+    async def _open_async(self, found: Any, prefix: str) -> OpenedStore:
         found, leave = await enter_async(found, self.vocabulary.is_spoken_by)
         leave = leave or partial(close_all, [] if self.keep else [found])
-        return AsyncStore(self._handle(found, prefix), leave)
+        return OpenedStore(self._handle(found, prefix), leave, awaited=True)
 
     def _handle(self, store: Any, prefix: str) -> Any:
         if not self.vocabulary.is_spoken_by(store):

@@ -35,11 +35,6 @@ class HistoryHandle(SessionsHandle):
         await self.call(session, "aclear" if self.awaited else "clear")
 
 
-def _has_own_async(kind: type) -> bool:
-    base = import_module("langchain_core.chat_history").BaseChatMessageHistory
-    return getattr(kind, "aadd_messages", None) is not base.aadd_messages
-
-
 def to_langchain(message: Message) -> Any:
     """LangChain's message for one of the kit's; what it has no place for goes along beside it."""
     rest = dict(message)
@@ -67,17 +62,14 @@ def from_langchain(message: Any) -> Any:
         return message
     role = _ROLES.get(message.type) or getattr(message, "role", message.type)
     found = {"role": role, "content": message.content, **message.additional_kwargs}
-    if "tool_calls" in found and not _has_calls(message):
+    calls = ("tool_calls", "invalid_tool_calls")
+    if "tool_calls" in found and not any(getattr(message, name, ()) for name in calls):
         # They were read from there when the message was made, and got lost since.
         del found["tool_calls"]
     for name in _NATIVE:
         if value := getattr(message, name, None):
             found[name] = value
     return found
-
-
-def _has_calls(message: Any) -> bool:
-    return bool(getattr(message, "tool_calls", ()) or getattr(message, "invalid_tool_calls", ()))
 
 
 VOCABULARY: Final = Vocabulary(
@@ -88,6 +80,6 @@ VOCABULARY: Final = Vocabulary(
     methods=("add_messages", "aadd_messages", "aget_messages", "clear"),
     handle=HistoryHandle,
     per_session=True,
-    has_own_async=_has_own_async,
+    inherited="langchain_core.chat_history:BaseChatMessageHistory.aadd_messages",
     claims={"capabilities": ("clear", "fields")},
 )

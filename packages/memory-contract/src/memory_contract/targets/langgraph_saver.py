@@ -26,11 +26,6 @@ _RACES: Final = (
 )
 
 
-def _has_own_async(kind: type) -> bool:
-    base = import_module("langgraph.checkpoint.base").BaseCheckpointSaver
-    return getattr(kind, "aput", None) is not base.aput
-
-
 @cache
 def _builder() -> Any:
     graph = import_module("langgraph.graph")
@@ -50,20 +45,16 @@ class SaverHandle(StoreHandle):
     async def append(self, session: str, messages: list[Message]) -> None:
         """Add messages to the state of a thread."""
         added = {"messages": list(map(_to_graph, messages))}
-        await self._call(self._graph, "update_state", _thread(session), added, _NODE)
+        await self.call_twin(self._graph, "update_state", _thread(session), added, _NODE)
 
     async def read(self, session: str) -> list[Any]:
         """The messages of the newest checkpoint."""
-        state = await self._call(self._graph, "get_state", _thread(session))
+        state = await self.call_twin(self._graph, "get_state", _thread(session))
         return list(map(_from_graph, state.values.get("messages", ())))
 
     async def clear(self, session: str) -> None:
         """Delete all checkpoints of the thread."""
-        await self._call(self.store, "delete_thread", session)
-
-    async def _call(self, found: Any, method: str, *arguments: Any) -> Any:
-        name = f"a{method}" if self.awaited else method
-        return await self.settle(getattr(found, name)(*arguments))
+        await self.call_twin(self.store, "delete_thread", session)
 
 
 def _thread(session: str) -> dict[str, Any]:
@@ -83,12 +74,11 @@ def _to_graph(message: Message) -> Any:
 
 def _from_graph(message: Any) -> Any:
     found = from_langchain(message)
-    if not isinstance(found, dict):
-        return found
-    given = getattr(message, "additional_kwargs", {})
-    return {name: value for name, value in found.items() if name != "id" or "id" in given} | (
-        {"id": given["id"]} if "id" in given else {}
-    )
+    if isinstance(found, dict):
+        found.pop("id", None)
+        given = getattr(message, "additional_kwargs", {})
+        return found | ({"id": given["id"]} if "id" in given else {})
+    return found
 
 
 VOCABULARY: Final = Vocabulary(
@@ -98,7 +88,7 @@ VOCABULARY: Final = Vocabulary(
     described="a BaseCheckpointSaver of LangGraph",
     methods=("get_tuple", "put", "put_writes"),
     handle=SaverHandle,
-    has_own_async=_has_own_async,
+    inherited="langgraph.checkpoint.base:BaseCheckpointSaver.aput",
     claims={
         "capabilities": ("clear", "fields"),
         # A graph calls its saver from a pool of threads.

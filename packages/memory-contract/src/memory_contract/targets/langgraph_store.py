@@ -12,46 +12,38 @@ from __future__ import annotations
 
 import time
 import uuid
-from importlib import import_module
 from typing import Any, Final
 
 from memory_contract.adapter import Message
-from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
+from memory_contract.targets.langgraph_items import ItemHandle
+from memory_contract.targets.vocabulary import Vocabulary
 
 _ROOT: Final = "conversations"
 # More than any case appends: a search without a limit gives ten.
 _ALL: Final = 100_000
 
 
-def _has_own_async(kind: type) -> bool:
-    """Whether it has an awaited search of its own."""
-    base = import_module("langgraph.store.base").BaseStore
-    return getattr(kind, "abatch", None) is not base.abatch
-
-
-class CollectionHandle(StoreHandle):
+class CollectionHandle(ItemHandle):
     """Items of a session's namespace."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Put one item that holds the messages."""
         if messages:
             key = f"{time.monotonic_ns():020}-{uuid.uuid4()}"
-            await self._call("put", (_ROOT, session), key, {"messages": messages}, index=False)
+            await self.call_twin(
+                self.store, "put", (_ROOT, session), key, {"messages": messages}, index=False
+            )
 
     async def read(self, session: str) -> list[Any]:
         """The messages of all items, by key."""
-        found = await self._call("search", (_ROOT, session), limit=_ALL)
+        found = await self.call_twin(self.store, "search", (_ROOT, session), limit=_ALL)
         items = sorted(found, key=lambda item: item.key)
         return [message for item in items for message in item.value["messages"]]
 
     async def sessions(self) -> list[str]:
         """The namespaces below ours."""
-        found = await self._call("list_namespaces", prefix=(_ROOT,), limit=_ALL)
+        found = await self.call_twin(self.store, "list_namespaces", prefix=(_ROOT,), limit=_ALL)
         return [namespace[-1] for namespace in found]
-
-    async def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        name = f"a{method}" if self.awaited else method
-        return await self.settle(getattr(self.store, name)(*arguments, **options))
 
 
 VOCABULARY: Final = Vocabulary(
@@ -61,9 +53,9 @@ VOCABULARY: Final = Vocabulary(
     described="a BaseStore of LangGraph",
     methods=("batch", "abatch", "put", "search"),
     handle=CollectionHandle,
-    has_own_async=_has_own_async,
+    inherited="langgraph.store.base:BaseStore.abatch",
     claims={
-        "capabilities": ("list", "fields"),
+        "capabilities": ("list", "fields", "search", "filter", "retract"),
         # A graph calls its store from a pool of threads.
         "thread_safe": True,
     },

@@ -11,14 +11,6 @@ from typing import Any, Final
 from memory_contract.adapter import Message, Refused
 from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-# What the awaited methods are called.
-_AWAITED: Final = {"add_message": "async_add_message"}
-
-
-def _has_own_async(kind: type) -> bool:
-    base = import_module("llama_index.core.storage.chat_store.base").BaseChatStore
-    return getattr(kind, "async_add_message", None) is not base.async_add_message
-
 
 class ChatStoreHandle(StoreHandle):
     """A chat store's methods."""
@@ -26,13 +18,15 @@ class ChatStoreHandle(StoreHandle):
     async def append(self, session: str, messages: list[Message]) -> None:
         """Add messages, one by one."""
         for message in list(map(to_llama, messages)):
-            await self._call("add_message", session, message)
+            # The one async method whose name does not begin with an `a` alone.
+            add = self.store.async_add_message if self.awaited else self.store.add_message
+            await self.settle(add(session, message))
 
     async def read(self, session: str) -> list[Any]:
-        return list(map(from_llama, await self._call("get_messages", session)))
+        return list(map(from_llama, await self.call_twin(self.store, "get_messages", session)))
 
     async def pop(self, session: str) -> Any:
-        found = await self._call("delete_last_message", session)
+        found = await self.call_twin(self.store, "delete_last_message", session)
         if isinstance(found, bytes | str):
             # A store that gives back what it stored: said in another form, but not lost.
             kind = import_module("llama_index.core.base.llms.types").ChatMessage
@@ -40,14 +34,10 @@ class ChatStoreHandle(StoreHandle):
         return None if found is None else from_llama(found)
 
     async def clear(self, session: str) -> None:
-        await self._call("delete_messages", session)
+        await self.call_twin(self.store, "delete_messages", session)
 
     async def sessions(self) -> list[str]:
-        return list(await self._call("get_keys"))
-
-    async def _call(self, method: str, *arguments: Any) -> Any:
-        name = _AWAITED.get(method, f"a{method}") if self.awaited else method
-        return await self.settle(getattr(self.store, name)(*arguments))
+        return list(await self.call_twin(self.store, "get_keys"))
 
 
 def to_llama(message: Message) -> Any:
@@ -82,7 +72,7 @@ VOCABULARY: Final = Vocabulary(
     described="a BaseChatStore of LlamaIndex",
     methods=("add_message", "get_messages", "delete_messages", "delete_last_message"),
     handle=ChatStoreHandle,
-    has_own_async=_has_own_async,
+    inherited="llama_index.core.storage.chat_store.base:BaseChatStore.async_add_message",
     claims={
         "capabilities": ("pop", "clear", "list", "fields"),
         # Async methods that a store does not have itself are its blocking ones, in threads.

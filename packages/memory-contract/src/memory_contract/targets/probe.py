@@ -204,8 +204,11 @@ def _find_opener(findings: Findings, folders: Iterator[Path]) -> bool:
 
 
 def _expect_opened(findings: Findings) -> None:
-    """Raise `Unreachable` for a store that could not even be opened."""
+    """Raise for a store that could not be opened, or that does not speak as it should."""
     attempts = list(findings.attempts.values())
+    for each in attempts:
+        if isinstance(each.raised, TargetError):
+            raise each.raised
     if any(each.opened for each in attempts) or not attempts:
         return
     factory = findings.opener.factory
@@ -238,7 +241,9 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
             seen.seen_by_other = bool(_settle(handles[1].read(_SESSION), loop))
         seen.on_disk = any(workspace.iterdir())
         if loop is None:
-            seen.other_threads = _works_in_another_thread(handles[0])
+            with futures.ThreadPoolExecutor(1) as other:
+                error = other.submit(handles[0].read, _SESSION).exception()
+                seen.other_threads = error is None
         for capability in opener.vocabulary.claims.get("capabilities", ()):
             seen.missing |= _find_missing(handles[0], capability, loop)
         seen.works = True
@@ -261,11 +266,6 @@ def _find_missing(handle: Any, capability: str, loop: Loop | None) -> set[str]:
     except NotImplementedError:
         return {capability}
     return set()
-
-
-def _works_in_another_thread(handle: Any) -> bool:
-    with futures.ThreadPoolExecutor(1) as other:
-        return other.submit(handle.read, _SESSION).exception() is None
 
 
 def _settle(answer: Any, loop: Loop | None) -> Any:
@@ -399,7 +399,7 @@ def _try_offer(findings: Findings, capability: Capability, offer: Offer, workspa
         adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None
     )
     try:
-        works = TRIALS[capability](context, context.open())
+        works = TRIALS[capability](context.open(), context.new_session())
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
         return f"raised {format_error(error)}"
     finally:

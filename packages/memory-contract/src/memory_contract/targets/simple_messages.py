@@ -120,13 +120,9 @@ def _to_message(message: Any) -> Any:
         return found | {name: _to_plain(found[name]) for name in names if name in found}
     if hasattr(message, "role") and hasattr(message, "content"):
         return {"role": _to_plain(message.role), "content": _to_plain(message.content)}
-    if _is_role_and_content(message):
+    if isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str | Enum):
         return dict(zip(("role", "content"), map(_to_plain, message), strict=True))
     return message
-
-
-def _is_role_and_content(message: Any) -> bool:
-    return isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str | Enum)
 
 
 def _split_turn(turn: Any) -> list[Any]:

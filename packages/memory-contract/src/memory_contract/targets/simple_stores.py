@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Capability, Message, Refused
 from memory_contract.calls import format_error
+from memory_contract.errors import TargetError
 from memory_contract.targets.simple_messages import (
     ChatMessage,
     message_from_pop,
@@ -178,7 +179,14 @@ class MessagesHandle(SimpleHandle):
 
     async def read(self, session: str) -> list[Any]:
         found = await self.settle(self.store.get_history(session))
+        _refuse_text(found, "get_history", "a list of messages")
         return messages_from_list(self._exchange(found))
+
+
+def _refuse_text(found: object, method: str, wanted: str) -> None:
+    """Raise if a store returns one text: its characters are no messages."""
+    if isinstance(found, str):
+        raise TargetError(f"{method} returned one text, {found!r:.60}; the kit needs {wanted}")
 
 
 def _expect_texts(add_message: Callable[..., Any]) -> None:
@@ -201,6 +209,7 @@ class TurnsHandle(SimpleHandle):
     async def read(self, session: str) -> list[Any]:
         """The turns, as messages."""
         found = await self.settle(self._method("load_memory")(session))
+        _refuse_text(found, "load_memory", "a list of turns, such as pairs (human, ai)")
         return messages_from_turns(self._exchange(found))
 
     def _method(self, name: str) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memory_contract.adapter import Flavour
+from memory_contract.adapter import Flavour, imported
 from memory_contract.handles import Loop
 
 # How many objects a handle keeps open. Each may hold files, and a case may use many sessions.
@@ -23,11 +23,6 @@ _OPEN_MAX: Final = 64
 
 class IsAwaited(TypeError):  # noqa: N818 -- names what happened
     """A store that is called blocking returned something to await."""
-
-
-def is_any(_: type) -> bool:
-    """Every class has async methods of its own."""
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +38,8 @@ class Vocabulary:
     # The variants of the handle, as keyword arguments: the first that works is taken.
     variants: tuple[Mapping[str, Any], ...] = ({},)
     flavours: tuple[Flavour, ...] = ("blocking", "async")
-    # Whether the async methods of a class are its own, and not its blocking ones in threads.
-    has_own_async: Callable[[type], bool] = is_any
+    # The async method that a base class has for stores without one: it runs their blocking one.
+    inherited: str = ""
     # Whether `factory(session_id, workspace)` makes one object per session.
     per_session: bool = False
     # The package to install, and the module that shows that it is.
@@ -56,6 +51,13 @@ class Vocabulary:
     def is_spoken_by(self, found: Any) -> bool:
         """Whether an object, or a class, has the methods."""
         return all(callable(getattr(found, method, None)) for method in self.methods)
+
+    def has_own_async(self, kind: type) -> bool:
+        """Whether the async methods of a class are its own, not its blocking ones in threads."""
+        if not self.inherited:
+            return True
+        method = self.inherited.rpartition(".")[2]
+        return getattr(kind, method, None) is not imported(self.inherited)
 
 
 class StoreHandle:
@@ -69,7 +71,7 @@ class StoreHandle:
 
     async def settle(self, answer: Any) -> Any:
         """Await an answer of the store, if it is to be awaited."""
-        if not _is_awaited(answer):
+        if not (inspect.isawaitable(answer) or inspect.isasyncgen(answer)):
             return answer
         if not self.awaited:
             _dismiss(answer)
@@ -79,9 +81,10 @@ class StoreHandle:
             answer = await answer
         return [item async for item in answer] if inspect.isasyncgen(answer) else answer
 
-
-def _is_awaited(answer: Any) -> bool:
-    return inspect.isawaitable(answer) or inspect.isasyncgen(answer)
+    async def call_twin(self, found: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method, or its async twin, whose name begins with an `a`."""
+        name = f"a{method}" if self.awaited else method
+        return await self.settle(getattr(found, name)(*arguments, **options))
 
 
 def _dismiss(answer: Any) -> None:
@@ -171,14 +174,13 @@ class PrefixedHandle:
             count = {"sessions": 0, "fork": 2}.get(method, 1)
             sessions = [self._prefix + session for session in arguments[:count]]
             answer = await found(*sessions, *arguments[count:], **options)
-            return self._list_own(answer) if method == "sessions" else answer
+            if method != "sessions":
+                return answer
+            own = [each for each in answer if str(each).startswith(self._prefix)]
+            return [each.removeprefix(self._prefix) for each in own]
 
         call.__signature__ = inspect.signature(found)  # type: ignore[attr-defined]
         return call
-
-    def _list_own(self, sessions: list[Any]) -> list[str]:
-        own = [each for each in sessions if str(each).startswith(self._prefix)]
-        return [each.removeprefix(self._prefix) for each in own]
 
 
 # Closing
@@ -217,36 +219,24 @@ def _close(found: Any) -> Any:
 
 
 class OpenedStore:
-    """What is open, and how to close it."""
+    """A handle whose methods are awaited, or run like plain functions; and how to close it."""
 
-    def __init__(self, handle: StoreHandle | PrefixedHandle, leave: Callable[[], Any]) -> None:
+    def __init__(
+        self, handle: StoreHandle | PrefixedHandle, close: Callable[[], Any], *, awaited: bool
+    ) -> None:
         self.inner = handle
-        self._leave = leave
+        self.close = close
+        self._awaited = awaited
 
     @property
     def exchanged(self) -> Any:
         """What was last passed in or out, as the very object: it shows shared memory."""
         return getattr(self.inner, "exchanged", None)
 
-
-class AsyncStore(OpenedStore):
-    """A handle whose methods are awaited."""
-
-    def __getattr__(self, method: str) -> Any:
-        return getattr(self.inner, method)
-
-    async def close(self) -> None:
-        """Close the store."""
-        answer = self._leave()
-        if inspect.isawaitable(answer):
-            await answer
-
-
-class BlockingStore(OpenedStore):
-    """A handle whose methods are plain functions."""
-
     def __getattr__(self, method: str) -> Any:
         coroutine = getattr(self.inner, method)
+        if self._awaited:
+            return coroutine
 
         def call(*arguments: Any, **options: Any) -> Any:
             return _run_blocking(coroutine(*arguments, **options))
@@ -254,10 +244,6 @@ class BlockingStore(OpenedStore):
         # The parameters of a method tell what a store offers.
         call.__signature__ = inspect.signature(coroutine)  # type: ignore[attr-defined]
         return call
-
-    def close(self) -> None:
-        """Close the store."""
-        self._leave()
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, Any]) -> Any:

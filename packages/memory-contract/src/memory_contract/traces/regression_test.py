@@ -74,11 +74,11 @@ def write_test(
     secret = has_password(store)
     options = [f"times={times}"] if level == "concurrent" else [f"level={level!r}, times={times}"]
     text = _TEST.format(
-        title=_title(trace),
-        story="\n".join(_story(explanation)),
+        title=_format_title(trace),
+        story="\n".join(_format_story(explanation)),
         suffix=SUFFIX,
         imports="import os\nfrom pathlib import Path" if secret else "from pathlib import Path",
-        store=_FROM_ENVIRONMENT.format(url=_safe(redact_url(store)))
+        store=_FROM_ENVIRONMENT.format(url=_escape_docstring(redact_url(store)))
         if secret
         else json.dumps(store),
         name=test.stem if test.stem.startswith("test_") else f"test_{test.stem}",
@@ -92,24 +92,24 @@ def _is_name(stem: str) -> bool:
     return stem.isidentifier() and not keyword.iskeyword(stem)
 
 
-def _title(trace: LoadedTrace) -> str:
+def _format_title(trace: LoadedTrace) -> str:
     names = " and ".join(sorted(trace.names)) or "an incident"
     lines = len(trace.lines)
     workers = len({line.worker for line in trace.lines})
     text = f"{names[:1].upper()}{names[1:]}: {lines} operations of {workers} workers."
-    return _safe(text)
+    return _escape_docstring(text)
 
 
-def _story(found: Explanation) -> list[str]:
+def _format_story(found: Explanation) -> list[str]:
     if not found.stories:
         return ["What happened is in the trace; it breaks no rule that the checker knows."]
     story = found.stories[0]
     happened = story.anomaly.proof.partition("; ")[0].rstrip(".")
     lines = [f"{happened}."]
     lines += render_timeline(story.small)[1:]
-    return [_safe(line)[:_WIDTH].rstrip() for line in lines]
+    return [_escape_docstring(line)[:_WIDTH].rstrip() for line in lines]
 
 
-def _safe(text: str) -> str:
+def _escape_docstring(text: str) -> str:
     """Text that ends no docstring and begins no escape."""
     return re.sub(r'"""', "'''", visible(text)).replace("\\", "\\\\")

@@ -6,10 +6,9 @@ is left in the end is not the old trace with holes in it, but what the store did
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,14 +21,12 @@ from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis import explain_trace
-from memory_contract.traces.diagnosis.history_builder import merge_announced
+from memory_contract.traces.diagnosis.history_builder import merge_announced, shift_times
 from memory_contract.traces.format import (
-    Contents,
     ReplayLevel,
     TraceCall,
     TraceHeader,
     TraceOperation,
-    TtlRefresh,
     write_trace,
 )
 from memory_contract.traces.replay import (
@@ -49,7 +46,6 @@ TIMES: Final = 5
 
 Progress = Callable[[int, int], None]
 Lines = tuple[TraceOperation, ...]
-_LANE: Final = re.compile(r"(\d+)\.(\d+)-([ta])(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +122,7 @@ class _Shrinker:
         progress: Progress | None,
     ) -> None:
         self._trace = trace
-        self._bench = subject
+        self._subject = subject
         self._level = level
         self._seed = secrets.randbits(32) if seed is None else seed
         self._times = times
@@ -139,7 +135,7 @@ class _Shrinker:
     def shrink(self, guesses: Iterable[set[tuple[str, int]]]) -> ShrinkResult:
         operations, _ = merge_announced(self._trace.lines)
         first = replay_lines(
-            self._trace, self._bench, level=self._level, seed=self._seed, times=4 * self._times
+            self._trace, self._subject, level=self._level, seed=self._seed, times=4 * self._times
         )
         before = _keep_trace(self._trace, first)
         before = replace(before, operations_before=len(operations))
@@ -150,127 +146,61 @@ class _Shrinker:
         self._best, self._lines = first, tuple(operations)
         for guess in guesses:
             few = tuple(op for op in operations if (op.worker, op.invoke_ns) in guess)
-            if 0 < len(few) < len(self._lines):
-                self._fails(few)
-        self._drop_sessions()
-        self._drop_workers()
+            if len(few) < len(self._lines):
+                self._try(few)
+        # Whole sessions and workers first: that takes the fewest questions.
+        for name in ("session", "worker"):
+            for each in dict.fromkeys(getattr(line, name) for line in self._lines):
+                self._try(tuple(x for x in self._lines if getattr(x, name) != each))
         minimize(self._lines, self._try, tries=QUESTIONS_MAX)
-        self._merge_workers()
-        self._cut_batches()
-        trace = _build_observed(self._lines, self._best, self._bench.adapter)
+        trace = _build_observed(self._lines, self._best, self._subject.adapter)
         return replace(before, trace=trace, replay=self._best, questions=self._questions)
 
-    def _fails(self, lines: Sequence[TraceOperation]) -> bool:
-        """Replay fewer lines; keep them and return True if they still fail."""
+    def _try(self, lines: Lines) -> Lines | None:
+        """Replay fewer lines; keep and return them if they still fail."""
         if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until or not lines:
-            return False
+            return None
         self._questions += 1
         if self._progress is not None:
             self._progress(self._questions, len(self._lines))
         found = replay_lines(
-            replace(self._trace, lines=tuple(lines)),
-            self._bench,
+            replace(self._trace, lines=lines),
+            self._subject,
             level=self._level,
             seed=self._seed + self._questions,
             # What one worker after the other does comes to the same every time.
             times=self._times if _has_overlap(lines) else 1,
         )
         if found.verdict != "FAILED":
-            return False
-        self._best, self._lines = found, tuple(lines)
-        return True
-
-    def _try(self, lines: Lines) -> Lines | None:
-        return lines if self._fails(lines) else None
-
-    def _drop_sessions(self) -> None:
-        for session in dict.fromkeys(line.session for line in self._lines):
-            self._fails([line for line in self._lines if line.session != session])
-
-    def _drop_workers(self) -> None:
-        for worker in dict.fromkeys(line.worker for line in self._lines):
-            self._fails([line for line in self._lines if line.worker != worker])
-
-    def _merge_workers(self) -> None:
-        """Let one worker do what two did one after the other on the same handle."""
-        for one, two in _find_mergeable(self._lines):
-            if any(line.worker == two for line in self._lines):
-                self._fails([replace(x, worker=one) if x.worker == two else x for x in self._lines])
-
-    def _cut_batches(self) -> None:
-        for place, line in enumerate(self._lines):
-            for size in (1, 2):
-                if line.op == "append" and len(line.ids) > size:
-                    cut = replace(
-                        line,
-                        ids=line.ids[:size],
-                        sizes=line.sizes[:size],
-                        roles=line.roles[:size],
-                        contents=line.contents[:size],
-                    )
-                    if self._fails([*self._lines[:place], cut, *self._lines[place + 1 :]]):
-                        break
+            return None
+        self._best, self._lines = found, lines
+        return lines
 
 
-def _has_overlap(lines: Sequence[TraceOperation]) -> bool:
+def _has_overlap(lines: Lines) -> bool:
     """Return whether any two operations were open at once."""
     ordered = sorted(lines, key=lambda line: line.invoke_ns)
-    return any(then.invoke_ns <= _get_end(first) for first, then in pairwise(ordered))
-
-
-def _get_end(line: TraceOperation) -> int:
-    return 1 << 63 if line.complete_ns is None else line.complete_ns
-
-
-def _find_mergeable(lines: Lines) -> Iterator[tuple[str, str]]:
-    workers = list(dict.fromkeys(line.worker for line in lines))
-    for place, one in enumerate(workers):
-        for two in workers[place + 1 :]:
-            same = one.partition("-")[0] == two.partition("-")[0]
-            ours = [line for line in lines if line.worker in (one, two)]
-            if same and not _has_overlap(ours):
-                yield one, two
+    return any(
+        first.complete_ns is None or then.invoke_ns <= first.complete_ns
+        for first, then in pairwise(ordered)
+    )
 
 
 def _build_observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
-    """Build a trace of what the store did, with short worker names and the kept contents."""
+    """Build a trace of what the store did, with the contents that were kept."""
     kept: dict[str, list[TraceOperation]] = {}
     for line in lines:
         if line.op == "append":
             kept.setdefault(line.worker, []).append(line)
-    names = _shorten_names(line.worker for line in replay.lines)
     seen: list[TraceCall] = []
     observed, _ = merge_announced(replay.lines)
     for line in observed:
         # A worker appends in the order in which it did.
         ours = kept.get(line.worker, []) if line.op == "append" else []
-        contents = ours.pop(0).contents if ours else ()
-        seen.append(replace(line, worker=names[line.worker], contents=contents))
+        seen.append(replace(line, contents=ours.pop(0).contents) if ours else line)
     metadata = build_metadata(adapter)
     metadata.workers = replay.way.workers if replay.way is not None else None
     return LoadedTrace(lines=tuple(seen), metadata=metadata, names=replay.found)
-
-
-def _shorten_names(workers: Iterable[str]) -> dict[str, str]:
-    """Number processes, stores and threads from one: `1.1-t1`, `1.1-t2`, `2.1-t1`."""
-    known: dict[str, str] = {}
-    pids: dict[str, int] = {}
-    stores: dict[tuple[str, str], int] = {}
-    lanes: dict[tuple[str, str], int] = {}
-    for worker in workers:
-        found = _LANE.match(worker)
-        if worker in known:
-            continue
-        if found is None:
-            known[worker] = worker
-            continue
-        pid, store, kind, _ = found.groups()
-        process = pids.setdefault(pid, len(pids) + 1)
-        here = [key for key in stores if key[0] == pid]
-        number = stores.setdefault((pid, store), len(here) + 1)
-        lanes[pid, store] = lane = lanes.get((pid, store), 0) + 1
-        known[worker] = f"{process}.{number}-{kind}{lane}"
-    return known
 
 
 def write_small_trace(
@@ -279,24 +209,14 @@ def write_small_trace(
     """Write a small trace, which says against which store it is to be held, and how."""
     metadata = trace.metadata
     began = min((line.invoke_ns for line in trace.lines), default=0)
-    lines = [
-        replace(
-            line,
-            invoke_ns=line.invoke_ns - began,
-            complete_ns=None if line.complete_ns is None else line.complete_ns - began,
-        )
-        for line in trace.lines
-        if isinstance(line, TraceOperation)
-    ]
-    contents: Contents = "kept" if any(line.contents for line in lines) else "hashed"
-    refreshed: TtlRefresh = metadata.ttl_refreshed_by
+    lines = [shift_times(line, -began) for line in trace.lines if isinstance(line, TraceOperation)]
     header = TraceHeader(
         version=__version__,
-        contents=contents,
+        contents="kept" if any(line.contents for line in lines) else "hashed",
         fresh=metadata.fresh,
         ttl_s=metadata.ttl_s,
         ttl_late_s=metadata.ttl_late_s,
-        ttl_refreshed_by=refreshed,
+        ttl_refreshed_by=metadata.ttl_refreshed_by,
         workers=metadata.workers,
         # A URL with a password is in no file: whoever runs the trace names the store.
         store="" if has_password(store) else store,

@@ -29,7 +29,7 @@ from memory_contract.calls import (
 )
 from memory_contract.handles import Loop, close, open_handle
 from memory_contract.stacks import install_dump
-from memory_contract.workers.pool import THREADED, WorkerPlugin
+from memory_contract.workers.pool import THREADED, WorkerPlugin, list_own_modules
 
 # How long a forked child may take: long enough for stores that wait for a lock before they refuse.
 CHILD_S_MAX: Final = 15.0
@@ -42,16 +42,21 @@ PLUGIN: Final = "memory_contract.faults.vfs.faulty_disk"
 def main() -> None:
     """Import packages, then fork on demand until the kit closes the connection."""
     control = Connection(int(sys.argv[1]))
-    sys.path[:], folder, packages = control.recv()
+    sys.path[:], folder, imports = control.recv()
     os.chdir(folder)
-    _preload([*packages, PLUGIN])
     packed = control.recv_bytes()
-    if threading.active_count() > 1 or _count_threads() > 1:
-        control.send(THREADED)
-        return
     # The kit handles Ctrl-C; ended workers are reaped by the system.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control.send(_try_to_build(packed))
+    why, brought = "", list[str]()
+    if imports is not None:
+        _import([PLUGIN, *imports.modules])
+        why = THREADED if _has_threads() else ""
+    if not why:
+        why, brought = _try_to_build(packed, imports.own if imports is not None else set())
+    if not why and imports is not None:
+        _import(brought)
+        why = THREADED if _has_threads() else ""
+    control.send(why)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while control.recv() == "fork":
@@ -64,23 +69,23 @@ def main() -> None:
             os.close(stacks)
 
 
-def _preload(packages: list[str]) -> None:
-    for name in packages:
+def _import(modules: list[str]) -> None:
+    for name in modules:
         # A module that cannot be imported raises again where it is needed.
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
 
 
-def _count_threads() -> int:
-    """How many threads this process has, including those that Python does not know."""
+def _has_threads() -> bool:
+    """Whether there are threads beside this one, including those that Python does not know."""
     try:
-        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 -- names are all that is asked
+        return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208 -- names are all that is asked
     except OSError:
-        return 1
+        return threading.active_count() > 1
 
 
-def _try_to_build(packed: bytes) -> str:
-    """Try in a forked process whether the store can be built; the error, or nothing."""
+def _try_to_build(packed: bytes, own: set[str]) -> tuple[str, list[str]]:
+    """Build the store in a forked process: the error, and installed modules that it imports."""
     ours, theirs = Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
@@ -88,18 +93,29 @@ def _try_to_build(packed: bytes) -> str:
             adapter: Adapter = pickle.loads(packed)  # noqa: S301 -- from the kit that started us
             adapter.factory("blocking")
             adapter.factory("async")
-            theirs.send("")
+            _import([*list_own_modules(adapter)])
+            theirs.send(("", _list_installed(own)))
         except BaseException as error:  # noqa: BLE001 -- told to the kit, which says it
-            theirs.send(format_error(error))
+            theirs.send((format_error(error), []))
         finally:
             os._exit(0)
     theirs.close()
+    found: tuple[str, list[str]]
     try:
-        why: str = ours.recv()
+        found = ours.recv()
     except EOFError:
-        why = "a process that tried to ended at once"
+        found = "a process that tried to ended at once", []
     os.waitpid(pid, 0)
-    return why
+    return found
+
+
+def _list_installed(own: set[str]) -> list[str]:
+    return [
+        name
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] not in own
+        and "site-packages" in (getattr(module, "__file__", None) or "")
+    ]
 
 
 def _serve(packed: bytes, connection: Connection) -> None:
@@ -143,14 +159,15 @@ class _Worker:
         # In a forked child: the parent's loop. Finalizing it here would remove its waker from the
         # epoll that parent and child share, and the parent would sleep forever.
         self._parents_loop: Loop | None = None
-        self._plugin: WorkerPlugin | None = None
+        self._plugin: object = None
 
     def install_plugin(self, plugin: WorkerPlugin) -> None:
-        plugin.install()
-        self._plugin = plugin
+        installed = plugin.install()
+        self._plugin = plugin if installed is None else installed
 
-    def call_plugin(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        return getattr(self._plugin, method)(*arguments)
+    def call_plugin(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        found = getattr(self._plugin, name)
+        return found(*arguments) if callable(found) else found
 
     def open(self, workspace: Path, flavour: Flavour, server: str | None = None) -> None:
         self._loop = Loop() if flavour == "async" else None

@@ -17,11 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Protocol
 
 from memory_contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
@@ -34,7 +34,6 @@ ANSWER_S_MAX: Final = 120.0
 START_NS: Final = 4_000_000
 # The answer of a fork server that has threads after its imports.
 THREADED: Final = "threads"
-_KIT: Final = ("memory_contract.",)
 _MAIN: Final = "from memory_contract.workers.fork_server import main; main()"
 
 
@@ -62,10 +61,11 @@ KINDS: Final = {"conflict": Conflict, "not found": NotFound, "refused": Refused}
 class WorkerPlugin(Protocol):
     """Installed in a worker before it opens the store, to inject faults there.
 
-    It is pickled; `Worker.call_plugin` calls its methods in the worker.
+    It is pickled. `Worker.call_plugin` calls methods, and reads attributes, of what `install`
+    returned in the worker, or else of the plugin itself.
     """
 
-    def install(self) -> None:
+    def install(self) -> object | None:
         """Take effect, in the worker."""
 
 
@@ -110,7 +110,7 @@ class Worker:
         return self.answer(wait_s)
 
     def call_plugin(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the equipment."""
+        """Call a method of the plugin there, or read an attribute."""
         return self.ask("call_plugin", method, arguments)
 
     @property
@@ -158,6 +158,15 @@ class Worker:
         raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s", self.stacks())
 
 
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """What a fork server imports: these modules, and what a store brings that is not its own."""
+
+    modules: list[str]
+    # The packages of the store, which may keep state for their process.
+    own: set[str]
+
+
 class WorkerPool:
     """Fresh processes for one store under test."""
 
@@ -168,13 +177,14 @@ class WorkerPool:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise WorkersUnavailable(f"cannot be built in another process: {error}") from error
-        worth = [*_find_packages(adapter), *_list_stateless_modules(adapter), *preload]
-        if self._start(packed, worth) == THREADED:
+        own = {name.partition(".")[0] for name in list_own_modules(adapter)}
+        imports = Imports([*_list_stateless_modules(adapter), *preload], own)
+        if self._start(packed, imports) == THREADED:
             # Forking a process with threads is not safe: let each worker import everything.
             self.close()
-            self._start(packed, [])
+            self._start(packed, None)
 
-    def _start(self, packed: bytes, packages: list[str]) -> str:
+    def _start(self, packed: bytes, imports: Imports | None) -> str:
         self._control, theirs = Pipe()
         self._fork_server = subprocess.Popen(  # noqa: S603 -- this very Python
             [sys.executable, "-c", _MAIN, str(theirs.fileno())],
@@ -187,7 +197,7 @@ class WorkerPool:
         theirs.close()
         try:
             # Workers must find the same modules; sent before anything is unpickled.
-            self._control.send((sys.path, str(Path.cwd()), packages))
+            self._control.send((sys.path, str(Path.cwd()), imports))
             self._control.send_bytes(packed)
             why: str = self._control.recv()
         except (OSError, EOFError) as error:
@@ -226,69 +236,19 @@ class WorkerPool:
         self._fork_server.wait()
 
 
-def _find_packages(adapter: Adapter) -> list[str]:
-    """Installed modules that the store uses, without its own."""
-    own = {name.partition(".")[0] for name in _list_own_modules(adapter)}
-    return [
-        name
-        for name in _find_used_modules(set(_list_stateless_modules(adapter)) or own)
-        if name.partition(".")[0] not in own
-        and "site-packages" in (getattr(sys.modules[name], "__file__", None) or "")
-    ]
-
-
-def _find_used_modules(tops: set[str]) -> Iterator[str]:
-    """Modules that are reachable by names from these, in the order in which they were imported.
-
-    Other modules of this process have nothing to do with the store, and take long to import.
-    """
-    own = tuple(f"{top}." for top in tops)
-    found = {name for name in sys.modules if f"{name}.".startswith(own)}
-    ahead = list(found)
-    while ahead:
-        here = ahead.pop()
-        for attribute, value in list(vars(sys.modules[here]).items()):
-            name = value.__name__ if isinstance(value, ModuleType) else _get_module(value)
-            # A package has its submodules as attributes, whoever imported them. Dunder names, and
-            # what pytest adds to a module (`@pytest_ar`), do not belong to the store.
-            if name == f"{here}.{attribute}" or attribute.startswith(("__", "@")):
-                continue
-            if name not in found and name in sys.modules and not _is_unrelated(name):
-                found.add(name)
-                ahead.append(name)
-    return (name for name in list(sys.modules) if name in found)
-
-
-def _is_unrelated(name: str) -> bool:
-    """Whether a module refers to what does not belong to the store, as `sys.stdout` of pytest."""
-    return name.partition(".")[0] in sys.stdlib_module_names or f"{name}.".startswith(_KIT)
-
-
-def _get_module(value: object) -> str:
-    # Some objects have every attribute, and some raise.
-    with contextlib.suppress(Exception):
-        if isinstance(name := getattr(value, "__module__", None), str):
-            return name
-    return ""
-
-
 def _list_stateless_modules(adapter: Adapter) -> Iterator[str]:
     """Modules of the store without state: those that its opener lists, and the kit's."""
     for opener in (adapter.open, adapter.open_async):
         yield from getattr(opener, "modules", ())
-    yield from (name for name in _list_own_modules(adapter) if name.startswith("memory_contract."))
+    yield from (name for name in list_own_modules(adapter) if name.startswith("memory_contract."))
 
 
-def _list_own_modules(adapter: Adapter) -> Iterator[str]:
-    return (name.partition(":")[0] for name in _list_targets(adapter))
-
-
-def _list_targets(adapter: Adapter) -> Iterator[str]:
+def list_own_modules(adapter: Adapter) -> Iterator[str]:
+    """The modules that open the store."""
     for opener in (adapter.open, adapter.open_async):
-        if isinstance(opener, str):
-            yield opener
-        elif opener is not None:
-            yield str(getattr(opener, "name", None) or getattr(opener, "__module__", ""))
+        if opener is not None:
+            name = opener if isinstance(opener, str) else getattr(opener, "name", None)
+            yield str(name or getattr(opener, "__module__", "")).partition(":")[0]
 
 
 def race(

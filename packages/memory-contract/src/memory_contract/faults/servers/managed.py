@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-import itertools
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -33,7 +32,6 @@ _SMALL: Final = {"min_wal_size": "32MB", "max_connections": "30"}
 REDIS_DISK_BYTES: Final = 4_000_000
 POSTGRES_DISK_BYTES: Final = 96_000_000
 STARTS_MAX: Final = 5
-_numbers = itertools.count(1)
 _started: list[tuple[ValkeyServer | PostgresServer, Path]] = []
 
 
@@ -80,46 +78,9 @@ def end_started() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def start_managed(url: str) -> ManagedRedis | ManagedPostgres:
-    """A running server of the kind that a URL names."""
-    return ManagedRedis(_start_redis()) if url.startswith(REDIS) else ManagedPostgres(_start_pg())
-
-
-class ManagedRedis:
-    """A Valkey server that a case may kill, freeze and empty."""
-
-    def __init__(self, server: ValkeyServer) -> None:
-        self.server = server
-
-    def fresh(self) -> str:
-        """Its URL, with nothing there."""
-        self.empty(self.server.url)
-        return self.server.url
-
-    def empty(self, url: str) -> None:  # noqa: ARG002 (all of it)
-        """Delete everything, as a restart on an empty disk would; scripts, too."""
-        with self.server.client() as client:
-            client.flushall()
-            client.script_flush()
-
-
-class ManagedPostgres:
-    """A PostgreSQL server that a case may kill, freeze and empty; a database for each case."""
-
-    def __init__(self, server: PostgresServer) -> None:
-        self.server = server
-
-    def fresh(self) -> str:
-        """The URL of a new database."""
-        name = f"case_{next(_numbers)}"
-        self.server.sql(f"CREATE DATABASE {name}")
-        return self.server.url(name)
-
-    def empty(self, url: str) -> None:
-        """Create the database anew; clients are disconnected."""
-        name = url.rpartition("/")[2]
-        self.server.sql(f"DROP DATABASE {name} WITH (FORCE)")
-        self.server.sql(f"CREATE DATABASE {name}")
+def start_managed(url: str) -> ValkeyServer | PostgresServer:
+    """A running server of the kind that a URL names, which a case may kill, freeze and empty."""
+    return _start_redis() if url.startswith(REDIS) else _start_pg()
 
 
 @cache

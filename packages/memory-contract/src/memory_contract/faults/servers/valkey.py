@@ -52,6 +52,17 @@ class ValkeyServer(ServerProcess):
         self.kill()
         self.start()
 
+    def fresh_url(self) -> str:
+        """Its URL, with nothing there."""
+        self.empty(self.url)
+        return self.url
+
+    def empty(self, _url: str) -> None:
+        """Delete everything, as a restart on an empty disk would; scripts, too."""
+        with self.client() as client:
+            client.flushall()
+            client.script_flush()
+
     def client(self, **options: Any) -> Any:
         """A plain client, for looking at the server from outside."""
         import redis  # noqa: PLC0415 (the kit does not need it)

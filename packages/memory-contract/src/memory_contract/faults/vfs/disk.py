@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -77,6 +77,9 @@ class Disk:
         self.lock = threading.RLock()
         self.steps = 0
         self.calls: Counter[Kind] = Counter()
+        # What is between it and each SQLite, and why one could not be reached.
+        self.below: list[object] = []
+        self.missing = ""
         self.changes: list[Change] | None = None
         self._kill_at = 0
         self._order: Order | None = None
@@ -175,10 +178,10 @@ class Disk:
 
     # Requests of the kit
 
-    def fail(self, order: Order) -> None:
-        """Let some calls fail from now on."""
+    def fail(self, kinds: Iterable[Kind], nth: int, full: bool, once: bool) -> None:
+        """Let the n-th call of these kinds from now on fail."""
         with self.lock:
-            self._order = order
+            self._order = Order(frozenset(kinds), nth, full=full, once=once)
 
     def heal(self) -> list[int]:
         """Let no call fail any more; the times at which calls failed."""
@@ -186,7 +189,7 @@ class Disk:
             order, self._order = self._order, None
             return [] if order is None else order.fired
 
-    def kill_at(self, nth: int) -> None:
+    def kill_at_step(self, nth: int) -> None:
         """Kill this process at the n-th step from now on."""
         with self.lock:
             self.steps, self._kill_at = 0, nth
@@ -195,3 +198,8 @@ class Disk:
         """Record changes from now on."""
         with self.lock:
             self.changes = []
+
+    @property
+    def length(self) -> int:
+        """How many changes were recorded."""
+        return len(self.changes or ())

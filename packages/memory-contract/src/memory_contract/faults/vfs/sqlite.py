@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from memory_contract.faults.vfs.disk import FULL, OK, Disk, Kind
+from memory_contract.faults.vfs.disk import FULL, OK, Disk
 
 _CREATE: Final = 0x4
 # Main journals, super-journals and write-ahead logs: their folder is synced with them.
@@ -116,10 +116,8 @@ def _ours(function: Callable[..., int]) -> Callable[..., int]:
 class InterposedVfs:
     """Sits between one SQLite and its files. Must be kept as long as the process lives."""
 
-    def __init__(self, disk: Disk, address: int, *, syncing: bool = True) -> None:
+    def __init__(self, disk: Disk, address: int) -> None:
         self._disk = disk
-        # Files that will be thrown away need not reach a real disk.
-        self._syncing = syncing
         self._address = address
         self._system = _FileSystem.from_address(address)
         self._open = _OPEN(self._system.open)
@@ -200,27 +198,21 @@ class InterposedVfs:
         return code
 
     def _x_truncate(self, file: int, size: int) -> int:
-        return self._changed(
-            "truncate",
-            lambda: self._theirs[file].truncate(file, size),
-            lambda: self._disk.truncated(self._paths[file], size),
-        )
-
-    def _x_sync(self, file: int, flags: int) -> int:
-        return self._changed(
-            "sync",
-            lambda: self._theirs[file].sync(file, flags) if self._syncing else OK,
-            lambda: self._disk.synced(self._paths[file]),
-        )
-
-    def _changed(self, kind: Kind, do: Callable[[], int], note: Callable[[], None]) -> int:
-        if code := self._disk.step(kind):
+        if code := self._disk.step("truncate"):
             return code
         with self._disk.lock:
-            code = do()
-            if code == OK:
-                note()
-        return code
+            done: int = self._theirs[file].truncate(file, size)
+            if done == OK:
+                self._disk.truncated(self._paths[file], size)
+        return done
+
+    def _x_sync(self, file: int, _: int) -> int:
+        # Files that will be thrown away need not reach a real disk.
+        if code := self._disk.step("sync"):
+            return code
+        with self._disk.lock:
+            self._disk.synced(self._paths[file])
+        return OK
 
 
 class _Table:
@@ -231,7 +223,6 @@ class _Table:
         self.read = _MOVE(methods.read)
         self.write = _MOVE(methods.write)
         self.truncate = _TRUNCATE(methods.truncate)
-        self.sync = _SYNC(methods.sync)
         # Kept from being collected.
         self.ours: tuple[Any, ...] = ()
 

@@ -20,8 +20,6 @@ from memory_contract.checker.verdict import Anomaly, is_, quote_name
 from memory_contract.history import Operation
 from memory_contract.traces.format import TraceOperation, strip_fields
 
-# What may take entries away or bring them back.
-REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})
 # Of the appends of one text, those that are shown as a proof.
 SHOWN_MAX: Final = 3
 
@@ -85,9 +83,9 @@ def find_absences(
     that may have removed entries.
     """
     # A pop that returned nothing counts too: not every store returns what it took.
-    walk = _Walk([Event(op) for op in changes if op.outcome != "fail"], counted)
+    walk = _PresenceWalk([Event(op) for op in changes if op.outcome != "fail"], counted)
     for lack in walk.run(batches, reads):
-        yield _anomaly(lack, final=lack.read is reads[-1])
+        yield _build_anomaly(lack, final=lack.read is reads[-1])
 
 
 # What happens at one moment, in this order: a removal excuses what is done at its moment, a read
@@ -96,7 +94,7 @@ _REMOVAL, _BEGIN, _READ, _ACKNOWLEDGED, _READ_OVER = range(5)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _PresenceWalk:
     """Walks through a session in the order of time and counts what must be there."""
 
     effects: list[Event]
@@ -124,16 +122,16 @@ class _Walk:
                 self.must.clear()
                 self.removed_until = max(self.removed_until, what.hi)
             elif isinstance(what, AppendBatch):
-                self._take(what, begins=kind == _BEGIN)
+                self._add_batch(what, begins=kind == _BEGIN)
             elif kind == _READ:
                 end = what.complete_ns or 0
                 disturbed = bisect_right(starts, end) > bisect_right(starts, moment)
-                self._look(what, disturbed=disturbed)
+                self._check_read(what, disturbed=disturbed)
             elif what.invoke_ns > self.removed_until:
-                self._stand_on(what)
+                self._expect_shown(what)
         return self.lacks
 
-    def _take(self, batch: AppendBatch, *, begins: bool) -> None:
+    def _add_batch(self, batch: AppendBatch, *, begins: bool) -> None:
         for one in batch.ids:
             if one not in self.counted:
                 continue
@@ -145,7 +143,7 @@ class _Walk:
             if batch.begins > self.removed_until:
                 self.must[one] += 1
 
-    def _look(self, read: TraceOperation, *, disturbed: bool) -> None:
+    def _check_read(self, read: TraceOperation, *, disturbed: bool) -> None:
         seen = Counter(map(strip_fields, read.value or ()))
         for one in [one for one in self.lacking if seen[one] > self.lacking[one].seen]:
             self.lacking.pop(one).back = True
@@ -160,14 +158,14 @@ class _Walk:
                 # Said once: later reads are held to what is left.
                 self.must[one] = seen[one]
 
-    def _stand_on(self, read: TraceOperation) -> None:
+    def _expect_shown(self, read: TraceOperation) -> None:
         """Expect what a read showed, since nothing was removed after it."""
         for one, times in Counter(map(strip_fields, read.value or ())).items():
             if one in self.acknowledged:
                 self.must[one] = max(self.must[one], times - self.open[one])
 
 
-def _anomaly(lack: _Lack, *, final: bool) -> Anomaly:
+def _build_anomaly(lack: _Lack, *, final: bool) -> Anomaly:
     read, one, gone = lack.read, lack.one, lack.needed - lack.seen
     where = "final read" if final else f"read by {read.worker}"
     if lack.needed == 1:

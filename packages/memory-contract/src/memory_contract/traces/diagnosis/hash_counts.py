@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from memory_contract.checker.verdict import Anomaly
-from memory_contract.history import Operation
 from memory_contract.traces.format import TraceOperation, strip_fields
 
 
@@ -94,9 +93,9 @@ class HashCounts:
                 continue
             seen = Counter(map(strip_fields, op.value))
             for one, appends in shared.items():
-                yield from self._compare(one, appends, op, seen[one])
+                yield from self._compare_read(one, appends, op, seen[one])
 
-    def _compare(
+    def _compare_read(
         self, one: str, appends: list[TraceOperation], read: TraceOperation, seen: int
     ) -> Iterator[Anomaly]:
         begun = [op for op in appends if op.invoke_ns <= (read.complete_ns or 0)]
@@ -105,8 +104,4 @@ class HashCounts:
                 f"{one} stands {seen} times in what {read.worker} saw, and only {len(begun)} had "
                 "been appended."
             )
-            yield _anomaly("duplicate", one, (*begun[:3], read), proof)
-
-
-def _anomaly(name: str, one: str, witness: tuple[Operation, ...], proof: str) -> Anomaly:
-    return Anomaly(name, witness[-1].session, (one,), witness, proof)  # type: ignore[arg-type]
+            yield Anomaly("duplicate", read.session, (one,), (*begun[:3], read), proof)

@@ -17,18 +17,20 @@ from typing import Final, TypeVar
 from memory_contract.checker.events import FOREVER
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import CORRUPTED, NOT_FOUND, Operation
-from memory_contract.traces.diagnosis.absences import (
-    REMOVERS,
-    AppendBatch,
-    find_absences,
-    join_attempts,
-)
+from memory_contract.traces.diagnosis.absences import AppendBatch, find_absences, join_attempts
 from memory_contract.traces.diagnosis.expiries import find_expiries
 from memory_contract.traces.diagnosis.hash_counts import HashCounts
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
-from memory_contract.traces.format import FIELD, OtherCall, TraceCall, TraceOperation, strip_fields
+from memory_contract.traces.format import (
+    FIELD,
+    REMOVERS,
+    OtherCall,
+    TraceCall,
+    TraceOperation,
+    strip_fields,
+)
 
-_L = TypeVar("_L", TraceOperation, OtherCall)
+_L = TypeVar("_L", bound=TraceCall)
 _PLAIN: Final = tuple(each.name for each in fields(Operation))
 
 
@@ -70,7 +72,7 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
     sessions = _Sessions(operations, others, metadata)
     for op in operations:
         if sessions.is_decided(op):
-            sessions.take(op, resolved)
+            sessions.add(op, resolved)
     every = [op for op in operations if op.every]
     for name, ops in sessions.by_name.items():
         decided = [op for op in ops if sessions.is_decided(op)]
@@ -360,7 +362,7 @@ class _Sessions:
 
     # One operation
 
-    def take(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
+    def add(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         """Add an operation to the history, as far as its entries are known."""
         if op.every:
             for name in self.by_name:
@@ -370,30 +372,30 @@ class _Sessions:
             return
         match op.op:
             case "append":
-                self._append(op, resolved)
+                self._add_append(op, resolved)
             case "read":
-                self._read(op, resolved)
+                self._add_read(op, resolved)
             case "pop":
-                self._pop(op, resolved)
+                self._add_pop(op, resolved)
             case "trim":
-                self._trim(op, resolved)
+                self._add_trim(op, resolved)
             case _:
                 _add_operation(resolved, _to_operation(op, **self._adjust_change(op)), op)
 
-    def _append(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
+    def _add_append(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         ids = tuple(one for one in map(strip_fields, op.ids) if one in self._trusted)
         # A failed attempt whose entries came in by a later one says nothing.
         if ids and self.counts.is_counted(op):
             key = op.key if self.counts.is_key(op) else None
             _add_operation(resolved, _to_operation(op, ids=ids, key=key), op)
 
-    def _read(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
+    def _add_read(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         if not isinstance(op.value, tuple):
             _add_operation(resolved, _to_operation(op), op)
             return
         if op.turns and not self.counts.has_only_turns(op.session):
             return
-        seen = tuple(self._seen(token, op) for token in op.value)
+        seen = tuple(self._resolve_token(token, op) for token in op.value)
         value = tuple(id_ for id_ in seen if id_ is not None)
         limit = op.limit
         if limit is not None and len(op.value) >= limit:
@@ -401,7 +403,7 @@ class _Sessions:
             limit = len(value)
         _add_operation(resolved, _to_operation(op, value=value, limit=limit), op)
 
-    def _seen(self, token: str, op: TraceOperation) -> str | None:
+    def _resolve_token(self, token: str, op: TraceOperation) -> str | None:
         """Return the entry that a hash stands for; None if it is ambiguous."""
         one = strip_fields(token)
         if self.may_show_older(op):
@@ -420,15 +422,15 @@ class _Sessions:
             return None
         return one
 
-    def _pop(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
+    def _add_pop(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         if isinstance(op.value, str):
-            seen = self._seen(op.value, op)
+            seen = self._resolve_token(op.value, op)
             if seen is not None:
                 _add_operation(resolved, _to_operation(op, value=seen), op)
             return
         _add_operation(resolved, _to_operation(op), op)
 
-    def _trim(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
+    def _add_trim(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         # A fork brings what its source holds.
         held = self.by_name if op.session in self.targets else (op.session,)
         known = all(self.is_whole(name) and name not in self._partly for name in held)
@@ -444,9 +446,7 @@ class _Sessions:
         changes: dict[str, object] = {}
         if op.key is not None and (op.outcome == "fail" or op.op in REMOVERS):
             changes["key"] = op.key if op.outcome != "fail" else None
-        if op.op == "snapshot" and op.snapshot is None:
-            changes["snapshot"] = f"?{op.worker}-{op.invoke_ns}"
-        elif op.op in ("rollback", "fork") and op.snapshot is not None and self._is_older(op):
+        if op.op in ("rollback", "fork") and op.snapshot is not None and self._is_older(op):
             # The name may have been taken before the trace, or been freed in a missing line.
             changes["snapshot"] = f"?{op.snapshot}"
             changes["value"] = None
@@ -468,10 +468,8 @@ def _has_fields(stored: str, seen: str) -> bool:
     return set(stored.split(FIELD)[1:]) <= set(seen.split(FIELD)[1:])
 
 
-def shift_times(line: TraceCall, by_ns: int) -> TraceCall:
+def shift_times(line: _L, by_ns: int) -> _L:
     """Return the line with its times shifted."""
-    if not by_ns:
-        return line
     end = line.complete_ns
     return replace(
         line, invoke_ns=line.invoke_ns + by_ns, complete_ns=None if end is None else end + by_ns

@@ -10,7 +10,7 @@ from memory_contract.checker.verdict import Ok, Violated, quote_name
 from memory_contract.history import Operation
 from memory_contract.report.text import visible
 from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of
-from memory_contract.traces.diagnosis import AnomalyStory, Explanation
+from memory_contract.traces.diagnosis import Explanation
 
 # Lines of a timeline: more than that is looked at on a page.
 ROWS_MAX: Final = 16
@@ -150,7 +150,11 @@ def build_report(found: Explanation, *, command: str) -> Report:
         verdict = "FAIL"
         failures = tuple(failure_of(story.anomaly) for story in found.stories)
         history = list(
-            dict.fromkeys(op for story in found.stories for op in _list_operations(story))
+            dict.fromkeys(
+                op
+                for story in found.stories
+                for op in (*story.around, *story.anomaly.witness, *story.anomaly.beside)
+            )
         )
     elif not isinstance(found.verdict, Ok):
         verdict = "UNKNOWN"
@@ -167,8 +171,3 @@ def build_report(found: Explanation, *, command: str) -> Report:
         command=command,
     )
     return Report(target=str(found.path), seed=0, gates=("compatibility",), results=(result,))
-
-
-def _list_operations(story: AnomalyStory) -> tuple[Operation, ...]:
-    anomaly = story.anomaly
-    return (*story.around, *anomaly.witness, *anomaly.beside)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from memory_contract.adapter import Adapter, imported
 from memory_contract.registry import RECORDERS, load_registered
-from memory_contract.traces.format import TtlRefresh, WorkerKind
+from memory_contract.traces.format import TraceHeader, TtlRefresh, WorkerKind
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.traces.recorder.methods import (
     MethodSpecs,
@@ -20,7 +20,12 @@ from memory_contract.traces.recorder.methods import (
     build_langchain_methods,
     build_openai_methods,
 )
-from memory_contract.traces.recorder.proxy import CallRecorder, RecordingProxy, get_trace_writer
+from memory_contract.traces.recorder.proxy import (
+    CallRecorder,
+    IterableRecordingProxy,
+    RecordingProxy,
+    get_trace_writer,
+)
 from memory_contract.traces.recorder.trace_writer import (
     BUFFERED_MAX,
     PART_BYTES_MAX,
@@ -68,9 +73,7 @@ def record(
     """
     options = TraceOptions(
         policy=policy or Policy(),
-        fresh=fresh,
-        ttl_s=ttl_s,
-        ttl_refreshed_by=ttl_refreshed_by,
+        header=TraceHeader(fresh=fresh, ttl_s=ttl_s, ttl_refreshed_by=ttl_refreshed_by),
         part_bytes_max=part_bytes_max,
         parts_max=parts_max,
         buffered_max=buffered_max,
@@ -97,7 +100,8 @@ def _record_store(
     rewrap = functools.partial(
         _record_store, path=path, options=options, session=session, read_only=read_only
     )
-    return RecordingProxy(
+    proxy = IterableRecordingProxy if hasattr(type(store), "__iter__") else RecordingProxy
+    return proxy(
         store,
         # Objects that are one session each come and go by the thousand: together they are one
         # store.
@@ -166,13 +170,13 @@ def recorded(
     workers: WorkerKind | None = None,
 ) -> Adapter:
     """Return an adapter whose handles are recorded, in whatever process they are opened."""
-    options = TraceOptions(
-        policy=policy or Policy(),
+    header = TraceHeader(
         fresh=fresh,
         workers=workers,
         ttl_late_s=adapter.ttl_s_late,
         ttl_refreshed_by=adapter.ttl_refreshed_by,
     )
+    options = TraceOptions(policy=policy or Policy(), header=header)
     place = Path(path).absolute()
     sides = {
         side: None if opener is None else RecordedOpener(opener, place, options)

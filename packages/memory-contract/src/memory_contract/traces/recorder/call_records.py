@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Sequence
-from json.encoder import encode_basestring_ascii as _quote
+from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_contract.calls import is_not_found, outcome_of
-from memory_contract.history import NOT_FOUND
-from memory_contract.traces.format import CALL
-from memory_contract.traces.recorder.hasher import CapturedMessage, HashedMessage, Hasher
-
-# Fields that are always written, or in another form.
-_SPECIAL: Final = frozenset(
-    {
-        *("session", "worker", "op", "invoke_ns", "complete_ns", "outcome", "verb"),
-        *("messages", "seen"),
-    }
+from memory_contract.history import NOT_FOUND, HistoryError
+from memory_contract.traces.format import (
+    CALL,
+    OtherCall,
+    TraceCall,
+    TraceOperation,
+    build_line,
 )
+from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
+
+# Fields of a record that a line has in another form, or not at all.
+_CAPTURED: Final = frozenset({"messages", "seen", "changes"})
 
 
 class CallRecord:
@@ -74,45 +73,43 @@ class CallRecord:
         seen = len(self.seen) if isinstance(self.seen, list) else 0
         return max(1, len(self.messages) + seen)
 
+    def to_line(self, hasher: Hasher) -> TraceCall:
+        """Return the line of the trace. What a trace cannot hold is an `OtherCall`."""
+        if self.op == CALL:
+            return self._to_other_call(self.session, every=self.every, changes=self.changes)
+        found = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name not in _CAPTURED
+        }
+        found.setdefault("complete_ns", None)
+        found.setdefault("outcome", "info")
+        if self.messages:
+            messages = [hasher.to_hashed(message) for message in self.messages]
+            found["ids"] = tuple(message.token for message in messages)
+            found["sizes"] = tuple(message.size for message in messages)
+            found["roles"] = tuple(message.role for message in messages)
+            found["structured"] = any(message.structured for message in messages)
+            if any(message.kept is not None for message in messages):
+                found["contents"] = tuple(message.kept for message in messages)
+        if isinstance(self.seen, list):
+            found["value"] = tuple(hasher.to_hashed(message).token for message in self.seen)
+        elif self.seen is not None:
+            seen = self.seen
+            found["value"] = seen if isinstance(seen, str) else hasher.to_hashed(seen).token
+        try:
+            return build_line(TraceOperation, found)
+        except HistoryError:
+            # A negative limit, a key that is no text, a snapshot without an id: a reader would
+            # refuse the whole trace. If the store took it, it may have changed any session.
+            changes = self.op not in ("read", "snapshot") and self.outcome != "fail"
+            return self._to_other_call("", every=changes, changes=changes)
 
-def format_call(record: CallRecord, hasher: Hasher) -> str:
-    """Format the line of a call. The session comes first: readers group lines by it.
-
-    The line is assembled by hand: an encoder would double what recording adds to a call.
-    """
-    line = (
-        f'{{"session":{_quote(record.session)},"worker":{_quote(record.worker)},'
-        f'"op":"{record.op}","invoke_ns":{record.invoke_ns},'
-        f'"complete_ns":{"null" if record.complete_ns is None else record.complete_ns},'
-        f'"outcome":"{record.outcome}","verb":{_quote(record.verb)}'
-    )
-    if record.messages and record.op != CALL:
-        line += _format_messages([hasher.to_hashed(message) for message in record.messages])
-    seen = record.seen
-    if isinstance(seen, list):
-        line += f',"value":{_join(_quote(hasher.to_hashed(message).token) for message in seen)}'
-    elif seen is not None:
-        line += (
-            f',"value":{_quote(seen if isinstance(seen, str) else hasher.to_hashed(seen).token)}'
-        )
-    for name, value in vars(record).items():
-        if name not in _SPECIAL and value is not None and value is not False and value != "":
-            line += f',"{name}":{json.dumps(value)}'
-    return line + "}\n"
-
-
-def _format_messages(messages: list[HashedMessage]) -> str:
-    line = (
-        f',"ids":{_join(_quote(message.token) for message in messages)},'
-        f'"sizes":{_join(str(message.size) for message in messages)},'
-        f'"roles":{_join(_quote(message.role) for message in messages)}'
-    )
-    if any(message.structured for message in messages):
-        line += ',"structured":true'
-    if any(message.kept is not None for message in messages):
-        line += f',"contents":{json.dumps([message.kept for message in messages])}'
-    return line
-
-
-def _join(items: Iterable[str]) -> str:
-    return f"[{','.join(items)}]"
+    def _to_other_call(self, session: str, *, every: bool, changes: bool) -> OtherCall:
+        found = {
+            name: getattr(self, name)
+            for name in ("worker", "verb", "invoke_ns", "complete_ns", "outcome", "error")
+        }
+        snapshot = self.snapshot if isinstance(self.snapshot, str) else None
+        more = {"session": session, "snapshot": snapshot, "every": every, "changes": changes}
+        return build_line(OtherCall, found | more)

@@ -15,9 +15,6 @@ from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
 
-# Operations that may remove entries.
-REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})
-
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import wrapt
 
-from memory_contract.traces.format import CALL
+from memory_contract.traces.format import CALL, REMOVERS
 from memory_contract.traces.recorder.call_records import CallRecord
-from memory_contract.traces.recorder.methods import REMOVERS, MethodSpec, MethodSpecs
+from memory_contract.traces.recorder.methods import MethodSpec, MethodSpecs
 from memory_contract.traces.recorder.trace_writer import TraceWriter
 from memory_contract.traces.recorder.unknown_methods import (
     build_unknown_method,
@@ -98,7 +98,7 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
-    look iterable.
+    look iterable; a store that is gets an `IterableRecordingProxy`.
     """
 
     def __init__(
@@ -204,6 +204,13 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
 
     def __repr__(self) -> str:
         return repr(self.__wrapped__)
+
+
+class IterableRecordingProxy(RecordingProxy):
+    """A recorded store that can be iterated over."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.__wrapped__)
 
 
 def get_trace_writer(store: Any) -> TraceWriter | None:

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,16 +24,15 @@ from memory_contract.traces.format import (
     DroppedLines,
     TraceEnd,
     TraceHeader,
-    TtlRefresh,
-    WorkerKind,
     format_line,
 )
-from memory_contract.traces.recorder.call_records import CallRecord, format_call
+from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.version import __version__
 
-log: Final = logging.getLogger("indelible.recording")
+log: Final = logging.getLogger("memory_contract.recording")
 
+THREAD: Final = "memory-contract-recording"
 # Records and messages in them that wait to be written: some megabytes.
 BUFFERED_MAX: Final = 50_000
 # How long records gather before they are written together; a kill -9 loses at most these.
@@ -55,11 +54,8 @@ class TraceOptions:
     """How a trace is written."""
 
     policy: Policy = field(default_factory=Policy)
-    fresh: bool = False
-    ttl_s: float | None = None
-    ttl_late_s: float = 1.0
-    ttl_refreshed_by: TtlRefresh = "append"
-    workers: WorkerKind | None = None
+    # What the header of each part says of the store.
+    header: TraceHeader = field(default_factory=TraceHeader)
     part_bytes_max: int = PART_BYTES_MAX
     parts_max: int = PARTS_MAX
     buffered_max: int = BUFFERED_MAX
@@ -145,9 +141,7 @@ class TraceWriter:
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._closing.is_set():
-                    thread = threading.Thread(
-                        target=self._run, name="indelible-recording", daemon=True
-                    )
+                    thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
                     # No thread can be started while the interpreter shuts down.
                     with contextlib.suppress(RuntimeError):
                         thread.start()
@@ -215,7 +209,7 @@ class TraceWriter:
             lines: list[str] = []
             for record in records:
                 try:
-                    lines.append(format_call(record, self.hasher))
+                    lines.append(format_line(record.to_line(self.hasher)) + "\n")
                 except Exception:  # noqa: BLE001 -- one strange call must not cost the others
                     self.count_missing()
             written = len(lines)
@@ -264,19 +258,14 @@ class TraceWriter:
         self._opened += 1
         part, self._file = _create_part(self.path, self._opened)
         self._size = 0
-        options = self.options
-        header = TraceHeader(
+        header = replace(
+            self.options.header,
             version=__version__,
             boot=_read_boot_id(),
             pid=os.getpid(),
             wall_ns=time.time_ns(),
             monotonic_ns=time.monotonic_ns(),
-            contents=options.policy.contents,
-            fresh=options.fresh,
-            ttl_s=options.ttl_s,
-            ttl_late_s=options.ttl_late_s,
-            ttl_refreshed_by=options.ttl_refreshed_by,
-            workers=options.workers,
+            contents=self.options.policy.contents,
             continued=self._removed_parts,
         )
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -151,9 +151,8 @@ def replay_lines(
             break
         if progress is not None:
             progress(min(number, times), times)
-        found = _run_once(
-            trace, subject, _Attempt(level, ours, number, nth), ways[number % len(ways)]
-        )
+        way = ways[number % len(ways)]
+        found = _run_once(trace, subject, level, ours, number=number, nth=nth, asked=way)
         walking = found.replies_lost > 0 and nth < REQUESTS_MAX
         nth = nth + 1 if walking else 1
         if found.vacuous and len(ways) == 1:
@@ -173,25 +172,22 @@ def replay_lines(
     return best
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One run: its level, its seed, and which request of a call loses its reply."""
-
-    level: ReplayLevel
-    seed: int
-    number: int
-    nth: int
-
-
 def _run_once(
-    trace: LoadedTrace, subject: StoreUnderTest, turn: _Attempt, asked: WorkerMode | None
+    trace: LoadedTrace,
+    subject: StoreUnderTest,
+    level: ReplayLevel,
+    seed: int,
+    *,
+    number: int,
+    nth: int,
+    asked: WorkerMode | None,
 ) -> Replay:
-    seed, number = turn.seed, turn.number
+    """Run it once; of a call that loses a reply, it is that of its n-th request."""
     plan = build_plan(trace.lines, trace.metadata, subject.adapter, seed=seed + number)
     way = asked or choose_worker_mode(subject, plan.steps, trace.metadata.workers)
     blank = Replay(
         verdict="UNKNOWN",
-        level=turn.level,
+        level=level,
         way=way,
         seed=seed,
         recorded=trace.names,
@@ -203,7 +199,7 @@ def _run_once(
     # As it was first; then calls of one moment are moved apart a little, each time otherwise.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:
-        run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, turn, jitter))
+        run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, level, nth, jitter))
     except WorkTimedOut as error:
         words = f"it hangs, or is too slow to be judged: {error}"
         return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
@@ -229,15 +225,16 @@ def _run_plan(
     plan: ReplayPlan,
     subject: StoreUnderTest,
     way: WorkerMode,
-    turn: _Attempt,
+    level: ReplayLevel,
+    nth: int,
     jitter: Random | None,
 ) -> ReplayRun:
-    loses = turn.level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
+    loses = level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
     with subject.workspace(plan.sessions) as workspace, many_switches():
-        replies = LostReplies(subject.adapter.server if loses else None, nth=turn.nth)
+        replies = LostReplies(subject.adapter.server if loses else None, nth=nth)
         hosts = HostPool(subject, workspace, way, secrets.token_bytes(32), replies)
         try:
-            return Scheduler(plan, hosts, level=turn.level, jitter=jitter).run_plan()
+            return Scheduler(plan, hosts, level=level, jitter=jitter).run_plan()
         finally:
             hosts.end()
 

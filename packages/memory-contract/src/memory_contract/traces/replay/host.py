@@ -24,15 +24,16 @@ from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calls import format_error
 from memory_contract.handles import close, open_handle, to_coroutine
 from memory_contract.stacks import read_stacks
-from memory_contract.traces.recorder.call_records import CallRecord, format_call
+from memory_contract.traces.format import TraceCall
+from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import Hasher, Policy
-from memory_contract.traces.recorder.methods import build_handle_methods
+from memory_contract.traces.recorder.methods import MethodSpecs, build_handle_methods
 from memory_contract.workers.pool import StoreRaised
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0
 # What the threads of a replay are called.
-THREADS: Final = "indelible-replay"
+THREADS: Final = "memory-contract-replay"
 # How long a thread is made to give way, and after how many calls within the store's code at most.
 PAUSE_S: Final = 0.001
 CALLS_IN_MAX: Final = 10
@@ -56,7 +57,7 @@ class CallRequest:
 class CallResult:
     """The result of a call: its line, what it raised, and the store's id of a snapshot."""
 
-    line: str
+    line: TraceCall
     raised: str = ""
     snapshot: Any = None
 
@@ -96,7 +97,7 @@ class ReplayHost:
     def install(self) -> None:
         """Start, in the process that makes the calls."""
         self._hasher = Hasher(Policy(), self._key)
-        self._verbs = build_handle_methods(self._hasher)
+        self._methods = build_handle_methods(self._hasher)
         self._handles: dict[str, Any] = {}
         self._lanes: dict[str, _Lane] = {}
         self._loop = _LoopThread() if self._flavour == "async" else None
@@ -165,86 +166,72 @@ class ReplayHost:
 
     def _call(self, handle: Any, request: CallRequest) -> CallResult:
         time.sleep(max(0.0, (request.start_ns - time.monotonic_ns()) / 1e9))
-        record = self._begin(request)
+        record = describe_call(request, self._methods)
         method = getattr(handle, request.method)
-        pause = _Pause(request) if self._preempted and request.start_ns else None
+        raced = self._preempted and request.start_ns
+        pause = _pause_once(request) if raced else contextlib.nullcontext()
         record.invoke_ns = time.monotonic_ns()
         try:
-            with _profile(pause):
+            with pause:
                 answer = method(request.session, *request.arguments, **request.options)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            record.set_error(error)
-            return CallResult(line=format_call(record, self._hasher), raised=format_error(error))
+            return self._fail(record, error)
         return self._complete(record, answer)
 
     async def _call_async(self, handle: Any, request: CallRequest) -> CallResult:
         await asyncio.sleep(max(0.0, (request.start_ns - time.monotonic_ns()) / 1e9))
-        record = self._begin(request)
+        record = describe_call(request, self._methods)
+        method = getattr(handle, request.method)
         record.invoke_ns = time.monotonic_ns()
         try:
-            answer = getattr(handle, request.method)(
-                request.session, *request.arguments, **request.options
-            )
+            answer = method(request.session, *request.arguments, **request.options)
             if inspect.isawaitable(answer):
                 answer = await answer
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            record.set_error(error)
-            return CallResult(line=format_call(record, self._hasher), raised=format_error(error))
+            return self._fail(record, error)
         return self._complete(record, answer)
 
-    def _begin(self, request: CallRequest) -> CallRecord:
-        record = self._verbs[request.method].describe(
-            request.session, *request.arguments, **request.options
-        )
-        record.worker, record.verb = request.lane, request.method
-        return record
+    def _fail(self, record: CallRecord, error: BaseException) -> CallResult:
+        record.set_error(error)
+        return CallResult(line=record.to_line(self._hasher), raised=format_error(error))
 
     def _complete(self, record: CallRecord, answer: Any) -> CallResult:
         record.complete_ns = time.monotonic_ns()
         record.outcome = "ok"
-        look = self._verbs[record.verb].read_result
-        if look is not None:
-            look(record, answer, self._hasher)
-        frozen = answer if record.verb == "snapshot" else None
-        return CallResult(line=format_call(record, self._hasher), snapshot=frozen)
+        read_result = self._methods[record.verb].read_result
+        if read_result is not None:
+            read_result(record, answer, self._hasher)
+        snapshot = answer if record.verb == "snapshot" else None
+        return CallResult(line=record.to_line(self._hasher), snapshot=snapshot)
 
 
-class _Pause:
-    """Lets other threads run once in a call, somewhere in the store's own code."""
-
-    def __init__(self, request: CallRequest) -> None:
-        self._left = Random(f"{request.lane} {request.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
-
-    def __call__(self, _: object, event: str, __: object) -> None:
-        if event in ("call", "c_call"):
-            self._left -= 1
-            if self._left == 0:
-                time.sleep(PAUSE_S)
+def describe_call(request: CallRequest, methods: MethodSpecs) -> CallRecord:
+    """Describe a call as the recorder does."""
+    record = methods[request.method].describe(
+        request.session, *request.arguments, **request.options
+    )
+    record.worker, record.verb, record.invoke_ns = request.lane, request.method, request.asked_ns
+    return record
 
 
 @contextlib.contextmanager
-def _profile(pause: _Pause | None) -> Iterator[None]:
-    if pause is None:
-        yield
-        return
+def _pause_once(request: CallRequest) -> Iterator[None]:
+    """Let other threads run once in a call, somewhere in the store's own code."""
+    left = Random(f"{request.lane} {request.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal left
+        if event in ("call", "c_call"):
+            left -= 1
+            if left == 0:
+                time.sleep(PAUSE_S)
+
     before = sys.getprofile()
-    sys.setprofile(pause)
+    sys.setprofile(count)
     try:
         yield
     finally:
         sys.setprofile(before)
-
-
-def format_lost_call(request: CallRequest, key: bytes) -> str:
-    """Format the line of a call that never returned."""
-    hasher = Hasher(Policy(), key)
-    record = build_handle_methods(hasher)[request.method].describe(
-        request.session, *request.arguments, **request.options
-    )
-    record.worker, record.verb, record.invoke_ns = request.lane, request.method, request.asked_ns
-    if record.op == "snapshot":
-        record.snapshot = f"lost-{request.asked_ns}"
-    return format_call(record, hasher)
 
 
 @dataclass(slots=True)

@@ -6,68 +6,41 @@ import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Flavour, Refused
+from memory_contract.adapter import Adapter, Flavour
 from memory_contract.runner import StoreUnderTest
 from memory_contract.traces.format import WorkerKind
+from memory_contract.traces.recorder.hasher import Hasher, Policy
+from memory_contract.traces.recorder.methods import build_handle_methods
 from memory_contract.traces.replay.host import (
     ANSWER_S_MAX,
     CallRequest,
     CallResult,
     ReplayHost,
-    format_lost_call,
+    describe_call,
 )
 from memory_contract.traces.replay.lost_replies import LostReplies
 from memory_contract.traces.replay.plan import ReplayStep, has_tasks, list_processes
-from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost, WorkerPool
+from memory_contract.workers.pool import Worker, WorkerPool
 
 # Calls of other processes begin together at a moment by which all have been told.
 TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
 TELLING_NS: Final = {"processes": 200_000, "threads": 20_000, "tasks": 20_000}
 
 
-class RemoteHost:
-    """A host in a process of its own."""
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A host in this process, or in one of its own."""
 
-    def __init__(self, worker: Worker, host: ReplayHost) -> None:
-        self._worker = worker
-        worker.ask("install_plugin", host)
+    host: ReplayHost
+    worker: Worker | None
 
-    def open(self, lane: str, group: str, server: str | None) -> None:
-        """Open the handle of a lane there."""
-        self._worker.call_plugin("open", lane, group, server)
-
-    def start(self, request: CallRequest) -> None:
-        """Start a call there."""
-        self._worker.call_plugin("start", request)
-
-    def finish(self, lane: str) -> CallResult:
-        """Wait for a call there, up to a limit."""
-        self._worker.tell("call_plugin", "finish", (lane,))
-        answer: CallResult = self._worker.answer(ANSWER_S_MAX)
-        return answer
-
-    def cancel(self, lane: str) -> None:
-        """Cancel the call of a lane there."""
-        self._worker.call_plugin("cancel", lane)
-
-    def leave(self, lane: str) -> None:
-        """End a lane."""
-        self._worker.call_plugin("leave", lane)
-
-    def end(self) -> None:
-        """Close what is open there, and end the process."""
-        with contextlib.suppress(WorkerLost, StoreRaised, Refused):
-            self._worker.call_plugin("end")
-        self._worker.kill()
-
-    def kill(self) -> None:
-        """Kill the process."""
-        self._worker.kill()
-
-
-Host = ReplayHost | RemoteHost
+    def call(self, method: str, *arguments: Any) -> Any:
+        if self.worker is None:
+            return getattr(self.host, method)(*arguments)
+        # One that hangs is lost; what the host itself raises is the store's doing.
+        return self.worker.ask("call_plugin", method, arguments, wait_s=ANSWER_S_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,27 +91,38 @@ class HostPool:
         self.way = way
         self._key = key
         self.replies = replies
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, _Host] = {}
         self._lanes: dict[str, str] = {}
 
-    def find(self, lane: str, group: str) -> Host:
-        """Return the host of a lane; open the lane's handle first."""
+    def open(self, lane: str, group: str) -> None:
+        """Open the handle of a lane, unless it is open."""
         if lane in self._lanes:
-            return self._hosts[self._lanes[lane]]
+            return
         where = group if self.way.workers == "processes" else ""
         group = self.group_of(group)
         if where not in self._hosts:
             self._hosts[where] = self._create(remote=self.way.workers == "processes")
-        host = self._hosts[where]
-        host.open(lane, group, self.replies.server_of(group))
+        self._hosts[where].call("open", lane, group, self.replies.server_of(group))
         self._lanes[lane] = where
-        return host
+
+    def start(self, request: CallRequest) -> None:
+        """Start a call on an open lane; `finish` waits for it."""
+        self._hosts[self._lanes[request.lane]].call("start", request)
+
+    def finish(self, lane: str) -> CallResult:
+        """Wait for the call of a lane."""
+        result: CallResult = self._hosts[self._lanes[lane]].call("finish", lane)
+        return result
+
+    def cancel(self, lane: str) -> None:
+        """Cancel the call of a lane, where it is a task."""
+        self._hosts[self._lanes[lane]].call("cancel", lane)
 
     def group_of(self, group: str) -> str:
         """Return which group shares a handle; everybody does where a store has only one."""
         return "" if self._adapter.reach == "handle" else group
 
-    def _create(self, *, remote: bool) -> Host:
+    def _create(self, *, remote: bool) -> _Host:
         ours = self.way.flavour
         shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
         host = ReplayHost(
@@ -151,37 +135,38 @@ class HostPool:
         )
         if remote:
             assert self._worker_pool is not None
-            return RemoteHost(self._worker_pool.start_worker(), host)
+            worker = self._worker_pool.start_worker()
+            worker.ask("install_plugin", host)
+            return _Host(host, worker)
         host.install()
-        return host
+        return _Host(host, None)
 
-    def open_fresh(self, lane: str) -> Host:
-        """Open a host for the last reads, in a fresh process where the store allows it."""
+    def open_fresh(self, lane: str) -> None:
+        """Open a lane for the last reads, in a fresh process where the store allows it."""
         if self._adapter.reach == "handle" and self._hosts:
-            return self.find(lane, "")
+            self.open(lane, "")
+            return
         remote = self._adapter.reach == "machine" and self._worker_pool is not None
-        host = self._hosts[lane] = self._create(remote=remote)
-        host.open(lane, lane, None)
+        self._hosts[lane] = self._create(remote=remote)
+        self._hosts[lane].call("open", lane, lane, None)
         self._lanes[lane] = lane
-        return host
 
     def leave(self, lane: str) -> None:
         """End a lane."""
         where = self._lanes.pop(lane, None)
         # Where one handle is all there is, it stays open for the last reads.
         if where is not None and self._adapter.reach != "handle":
-            self._hosts[where].leave(lane)
+            self._hosts[where].call("leave", lane)
 
     def kill(self, lane: str) -> bool:
         """Kill the process of a lane; False if it has none of its own."""
-        host = self._hosts.get(self._lanes.get(lane, ""))
-        if not isinstance(host, RemoteHost):
+        where = self._lanes.get(lane, "")
+        host = self._hosts.get(where)
+        if host is None or host.worker is None:
             return False
-        host.kill()
-        gone = [name for name, each in self._hosts.items() if each is host]
-        for name in gone:
-            del self._hosts[name]
-        self._lanes = {name: at for name, at in self._lanes.items() if at not in gone}
+        host.worker.kill()
+        del self._hosts[where]
+        self._lanes = {name: at for name, at in self._lanes.items() if at != where}
         return True
 
     def plan_moment(self, calls: int) -> int:
@@ -191,12 +176,18 @@ class HostPool:
 
     def describe_lost(self, request: CallRequest) -> CallResult:
         """Return the result of a call whose process was killed: its outcome is unknown."""
-        return CallResult(line=format_lost_call(request, self._key))
+        hasher = Hasher(Policy(), self._key)
+        record = describe_call(request, build_handle_methods(hasher))
+        if record.op == "snapshot":
+            record.snapshot = f"lost-{request.asked_ns}"
+        return CallResult(line=record.to_line(hasher))
 
     def end(self) -> None:
         """Close everything."""
         for host in self._hosts.values():
             with contextlib.suppress(Exception):
-                host.end()
+                host.call("end")
+            if host.worker is not None:
+                host.worker.kill()
         self._hosts = {}
         self.replies.close()

@@ -89,7 +89,6 @@ def build_plan(
     operations = _rename_unsafe_sessions(operations, plan)
     plan.before = _count_older(operations, metadata)
     _set_speed(plan, operations, metadata, adapter)
-    factory = _MessageFactory(adapter, seed)
     doubled = _find_doubled(operations)
     skipped = 0
     for op in operations:
@@ -105,7 +104,7 @@ def build_plan(
             skipped += 1
             continue
         for name in names:
-            step = _build_step(len(plan.steps), op, name, factory, plan)
+            step = _build_step(op, name, adapter, plan, seed)
             twice = op.op == "append" and not doubled.isdisjoint(map(strip_fields, op.ids))
             plan.steps.append(replace(step, doubled=True) if twice else step)
     if skipped:
@@ -143,11 +142,11 @@ def _rename_unsafe_sessions(
 
 
 def _build_step(
-    number: int, op: TraceOperation, session: str, factory: _MessageFactory, plan: ReplayPlan
+    op: TraceOperation, session: str, adapter: Adapter, plan: ReplayPlan, seed: int
 ) -> ReplayStep:
     found = _WORKER.fullmatch(op.worker)
     options: dict[str, Any] = {}
-    capabilities = factory.adapter.capabilities
+    capabilities = adapter.capabilities
     if op.op == "append" and op.key is not None and "keys" in capabilities:
         options["key"] = op.key
     if op.op == "append" and op.ttl_s is not None and "ttl" in capabilities:
@@ -155,12 +154,12 @@ def _build_step(
     if op.op == "read" and op.limit is not None and "limit" in capabilities:
         options["limit"] = op.limit
     return ReplayStep(
-        number=number,
+        number=len(plan.steps),
         lane=op.worker,
         group=found["group"] if found else op.worker,
         op=op.op,
         session=session,
-        messages=factory.messages(op) if op.op == "append" else (),
+        messages=_build_messages(op, adapter, seed) if op.op == "append" else (),
         options=options,
         keep=op.keep,
         snapshot=op.snapshot,
@@ -222,50 +221,43 @@ def _set_speed(
     plan.expiring = {op.session for op in operations if op.ttl_s is not None}
 
 
-class _MessageFactory:
-    """Makes messages up."""
-
-    def __init__(self, adapter: Adapter, seed: int) -> None:
-        self.adapter = adapter
-        self._seed = seed
-
-    def messages(self, op: TraceOperation) -> tuple[Message, ...]:
-        made = [self._build_message(op, place) for place in range(len(op.ids))]
-        if not self.adapter.pairs:
-            return tuple(made)
-        turn = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
-        if turn:
-            return tuple(made)
-        # A store of turns is told a turn for each message.
-        return tuple(
-            each
-            for message in made
-            for each in (
-                {"role": "user", "content": message["content"]},
-                {"role": "assistant", "content": f"to {message['content']}"},
-            )
+def _build_messages(op: TraceOperation, adapter: Adapter, seed: int) -> tuple[Message, ...]:
+    """Make up the messages of an append; a store of turns is told a turn for each message."""
+    made = [_build_message(op, place, adapter, seed) for place in range(len(op.ids))]
+    turns = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
+    if turns or not adapter.pairs:
+        return tuple(made)
+    return tuple(
+        each
+        for message in made
+        for each in (
+            {"role": "user", "content": message["content"]},
+            {"role": "assistant", "content": f"to {message['content']}"},
         )
+    )
 
-    def _build_message(self, op: TraceOperation, place: int) -> Message:
-        kept = op.contents[place] if place < len(op.contents) else None
-        if isinstance(kept, dict) and "content" in kept:
-            return dict(kept)
-        role = op.roles[place] if place < len(op.roles) else ("user", "assistant")[place % 2]
-        size = op.sizes[place] if place < len(op.sizes) else 0
-        token = op.ids[place]
-        message = {
-            "role": role if role in ("user", "assistant", "system") else "user",
-            "content": self._build_text(strip_fields(token), size),
-        }
-        if FIELD in token and "fields" in self.adapter.capabilities:
-            message["name"] = f"name-{token.partition(FIELD)[2][:8]}"
-        return message
 
-    def _build_text(self, token: str, size: int) -> str:
-        """Make up a text of the recorded length, long enough to be unique."""
-        random = Random(f"{self._seed} {token}")  # noqa: S311 -- made-up words
-        words, length = [f"{random.getrandbits(48):012x}"], 12
-        while length < size:
-            words.append(random.choice(_WORDS))
-            length += 1 + len(words[-1])
-        return " ".join(words)[: max(12, size)]
+def _build_message(op: TraceOperation, place: int, adapter: Adapter, seed: int) -> Message:
+    kept = op.contents[place] if place < len(op.contents) else None
+    if isinstance(kept, dict) and "content" in kept:
+        return dict(kept)
+    role = op.roles[place] if place < len(op.roles) else ("user", "assistant")[place % 2]
+    size = op.sizes[place] if place < len(op.sizes) else 0
+    token = op.ids[place]
+    message = {
+        "role": role if role in ("user", "assistant", "system") else "user",
+        "content": _build_text(f"{seed} {strip_fields(token)}", size),
+    }
+    if FIELD in token and "fields" in adapter.capabilities:
+        message["name"] = f"name-{token.partition(FIELD)[2][:8]}"
+    return message
+
+
+def _build_text(seed: str, size: int) -> str:
+    """Make up a text of the recorded length, long enough to be unique."""
+    random = Random(seed)  # noqa: S311 -- made-up words
+    words, length = [f"{random.getrandbits(48):012x}"], 12
+    while length < size:
+        words.append(random.choice(_WORDS))
+        length += 1 + len(words[-1])
+    return " ".join(words)[: max(12, size)]

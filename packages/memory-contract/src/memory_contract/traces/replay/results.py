@@ -87,7 +87,7 @@ def render_replay(found: Replay) -> str:
         lines.append(f"  in the trace: {recorded}; here: {again}")
     if found.reason and found.verdict not in ("FAILED", "CHANGED"):
         lines.append(f"  {found.reason}")
-    lines += [f"  {line}" for line in _how(found)]
+    lines += [f"  {line}" for line in _describe_run(found)]
     lines += [f"  note: {note}" for note in found.notes]
     text = "\n".join(map(visible, lines)) + "\n"
     if found.verdict in ("FAILED", "CHANGED") and found.explanation is not None:
@@ -95,7 +95,7 @@ def render_replay(found: Replay) -> str:
     return text
 
 
-def _how(found: Replay) -> list[str]:
+def _describe_run(found: Replay) -> list[str]:
     if not found.operations or found.way is None:
         return []
     runs = f"{counted(found.operations, 'operation')}, {counted(found.times, 'run')}"

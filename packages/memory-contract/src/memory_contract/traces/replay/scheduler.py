@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, Literal
 
-from memory_contract.traces.format import ReplayLevel, TraceCall, TraceOperation, parse_line
+from memory_contract.traces.format import ReplayLevel, TraceCall, TraceOperation
 from memory_contract.traces.replay.host import CallRequest, CallResult
 from memory_contract.traces.replay.host_pool import HostPool
 from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
@@ -116,7 +116,7 @@ class Scheduler:
                 self._finish_step(step)
             else:
                 # Opened before the moment: what takes time must not take it from the others.
-                self._hosts.find(step.lane, step.group)
+                self._hosts.open(step.lane, step.group)
                 requests.append((step, request))
         moment = self._hosts.plan_moment(len(requests))
         for step, request in requests:
@@ -125,7 +125,7 @@ class Scheduler:
                 request, start_ns=moment + late if moment else 0
             )
             self._lose_reply(step)
-            self._hosts.find(step.lane, step.group).start(at)
+            self._hosts.start(at)
             self._open[step.lane] = step
         for step, _ in requests:
             if self._open.get(step.lane) is step:
@@ -158,7 +158,7 @@ class Scheduler:
         """Wait for the call of a step."""
         if self._open.get(step.lane) is not step:
             return
-        answer = self._hosts.find(step.lane, step.group).finish(step.lane)
+        answer = self._hosts.finish(step.lane)
         if (armed := self._armed.pop(step.number, None)) is not None:
             self._hosts.replies.disarm(armed)
         self._add_line(step, answer)
@@ -167,11 +167,9 @@ class Scheduler:
         self._finish_step(step)
 
     def _add_line(self, step: ReplayStep, answer: CallResult) -> None:
-        line = parse_line(answer.line)
-        assert isinstance(line, TraceCall)
-        self.run.lines.append(line)
-        if isinstance(line, TraceOperation):
-            self.run.by_step[step.number] = line
+        self.run.lines.append(answer.line)
+        if isinstance(answer.line, TraceOperation):
+            self.run.by_step[step.number] = answer.line
         if step.op == "snapshot" and step.snapshot is not None and answer.snapshot is not None:
             self._names[step.snapshot] = answer.snapshot
 
@@ -212,7 +210,7 @@ class Scheduler:
             return
         replies = self._hosts.replies
         if replies.why_not:
-            self._count_unmade("replies of the server that could not be lost", replies.why_not)
+            self.run.unmade["replies of the server that could not be lost", replies.why_not] += 1
             return
         self._armed[step.number] = group = self._hosts.group_of(step.group)
         replies.arm(group)
@@ -222,20 +220,18 @@ class Scheduler:
         fault = self._fault(step)
         if fault == "cancel":
             if self._hosts.way.flavour != "async":
-                self._count_unmade("calls that could not be cancelled", "the store is not awaited")
+                self.run.unmade[
+                    "calls that could not be cancelled", "the store is not awaited"
+                ] += 1
                 return
-            self._hosts.find(step.lane, step.group).cancel(step.lane)
+            self._hosts.cancel(step.lane)
             self.run.struck += 1
         elif fault == "kill":
             if self._kill(step):
                 self.run.struck += 1
             else:
-                self._count_unmade(
-                    "callers that could not be killed", "they have no process of their own"
-                )
-
-    def _count_unmade(self, what: str, why: str) -> None:
-        self.run.unmade[what, why] += 1
+                why = "they have no process of their own"
+                self.run.unmade["callers that could not be killed", why] += 1
 
     def _kill(self, step: ReplayStep) -> bool:
         if self._jitter is not None:
@@ -267,12 +263,11 @@ class Scheduler:
             self._call_now(FINAL, "read", session)
 
     def _call_now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
-        host = self._hosts.find(lane, lane)
-        host.start(CallRequest(lane=lane, method=method, session=session, arguments=arguments))
-        answer = host.finish(lane)
-        line = parse_line(answer.line)
-        if isinstance(line, TraceOperation):
-            self.run.lines.append(line)
+        self._hosts.open(lane, lane)
+        request = CallRequest(lane=lane, method=method, session=session, arguments=arguments)
+        self._hosts.start(request)
+        answer = self._hosts.finish(lane)
+        self.run.lines.append(answer.line)
         if answer.raised:
             self.run.surprises.append(f"{method} raised {answer.raised}")
 

@@ -33,14 +33,6 @@ class EmptyListOnBadPayload(FileStore):
             return None
 
 
-@goldfish("langchain-redis PR #185, llama_index#12313", caught_by="message_fields_survive")
-class DroppedFields(_Changed):
-    """Keeps who said what, and no other field."""
-
-    def _made(self, batch: Messages) -> Messages:
-        return [{"role": m.get("role"), "content": m.get("content")} for m in batch]
-
-
 def _text(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _text(inner) for name, inner in value.items()}
@@ -181,16 +173,6 @@ class AcknowledgesWhatIsHidden(ListStore):
         with self._locked():
             if key is None or self._alive(session).keys.get(key) != digest(copied(messages)):
                 super().append(session, messages, key=key, **options)
-
-
-@goldfish("eviction: allkeys-lru under memory pressure", caught_by="many_sessions")
-class EvictedSessions(ListStore):
-    """Drops the oldest session when there are many."""
-
-    def _save(self, session: str, life: Life) -> None:
-        super()._save(session, life)
-        while len(self._lives) > 64:
-            del self._lives[next(iter(self._lives))]
 
 
 @goldfish("class: a small cache that was taken for a store", caught_by="nothing_goes_unasked")

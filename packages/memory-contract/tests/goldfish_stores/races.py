@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from memory_contract.adapter import Conflict, Message
-from memory_contract.goldfish.lives import Life, Messages, copied, kept_by_trim
+from memory_contract.goldfish.lives import Life, Messages, copied
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import (
-    AwaitedStore,
     FileStore,
     ListStore,
     SqliteStore,
     yielded,
 )
-
-
-@goldfish("agno#7479", caught_by="append_storm")
-class ReadModifyWriteInMemory(ListStore):
-    """Reads the list, adds to it, and writes it back, with nothing around the three."""
-
-    capabilities = frozenset({"list", "fields"})
-
-    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        life = self._alive(session)
-        shown = [*life.shown, *copied(messages)]
-        yielded()
-        life.shown = shown
-        life.moves += 1
-        self._save(session, life)
-
-
-@goldfish("odysseus#1940, LangChain's FileChatMessageHistory", caught_by="append_storm")
-class ReadModifyWriteInAFile(FileStore):
-    """Reads a file, adds to it, and writes it anew, without a lock between processes."""
-
-    def _locked(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-    def _save(self, session: str, life: Life) -> None:
-        yielded()
-        super()._save(session, life)
-
-
-@goldfish("openai-agents PR #2843", caught_by="batch_storm")
-class TornBatch(SqliteStore):
-    """Commits a batch message by message."""
-
-    capabilities = frozenset({"list", "fields"})
-
-    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        for message in messages:
-            super().append(session, [message])
-            yielded()
 
 
 @goldfish("langchain-redis#74", caught_by="read_after_write_elsewhere")
@@ -83,36 +41,6 @@ class AcknowledgedBeforeWritten(FileStore):
 
     def close(self) -> None:
         self._later.shutdown()
-
-
-@goldfish("the write that was not: a pool ran dry", caught_by="gathered_turns_all_land")
-class SwallowedError(ListStore):
-    """Does nothing when its pool of connections is empty, and says nothing of it."""
-
-    def __init__(self, workspace: Path) -> None:
-        super().__init__(workspace)
-        self._pool = threading.Semaphore(2)
-
-    def append(self, session: str, messages: Messages, **options: Any) -> None:
-        if not self._pool.acquire(blocking=False):
-            return
-        try:
-            yielded(4)
-            super().append(session, messages, **options)
-        finally:
-            self._pool.release()
-
-
-@goldfish(
-    "shared instance: one memory object for two users", caught_by="gathered_sessions_stay_apart"
-)
-class SharedInstance(AwaitedStore):
-    """Keeps the session that it works for on itself, across an await."""
-
-    async def append(self, session: str, messages: Messages, **options: Any) -> None:
-        self._current = session
-        await asyncio.sleep(0)
-        self._store.append(self._current, messages, **options)
 
 
 @goldfish("openai-agents#4205", caught_by="pop_race")
@@ -220,21 +148,6 @@ class RollbackOverwritten(_WritesBack):
     """Appends write back the list that they read, rolled back or not."""
 
 
-@goldfish("adk#5194, the compression that raced", caught_by="trim_against_append")
-class TrimOfAnOldList(ListStore):
-    """Works out what to keep first, and forgets what was appended meanwhile."""
-
-    def append(self, session: str, messages: Messages, **options: Any) -> None:
-        yielded()
-        super().append(session, messages, **options)
-
-    def trim(self, session: str, keep: int) -> None:
-        kept = kept_by_trim(self.read(session), keep)
-        yielded(2)
-        with self._changing(session) as life:
-            life.change(kept)
-
-
 class _SlowBatches(ListStore):
     """A batch grows message by message, under a lock that not everybody asks for."""
 
@@ -299,12 +212,12 @@ class _Halves:
         self._session = session
 
     def __enter__(self) -> Life:
-        with self._store._locked():  # noqa: SLF001 -- its own store
-            self._life = Life.from_text(self._store._alive(self._session).to_text())  # noqa: SLF001
+        with self._store._locked():
+            self._life = Life.from_text(self._store._alive(self._session).to_text())
         yielded()
         return self._life
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            with self._store._locked():  # noqa: SLF001 -- its own store
-                self._store._save(self._session, self._life)  # noqa: SLF001
+            with self._store._locked():
+                self._store._save(self._session, self._life)

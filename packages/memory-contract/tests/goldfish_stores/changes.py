@@ -6,19 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from goldfish_stores.right import SqliteOfTheNewest
 from memory_contract.goldfish.lives import Life, Messages, kept_by_trim
 from memory_contract.goldfish.registry import goldfish
-from memory_contract.goldfish.stores import FileStore, ListStore, SqliteOfTheNewest, SqliteStore
-
-
-@goldfish("rollback wiped the snapshots", caught_by="rollback_keeps_every_snapshot")
-class RollbackWipesSnapshots(SqliteStore):
-    """Writes the session anew when it rolls back, and forgets its snapshots."""
-
-    def rollback(self, session: str, snapshot: str) -> None:
-        with self._changing(session) as life:
-            life.change(life.frozen(snapshot))
-            life.snapshots = {}
+from memory_contract.goldfish.stores import FileStore, ListStore
 
 
 @goldfish("class: no way forward again", caught_by="rollback_there_and_back")
@@ -91,14 +82,6 @@ class TrimDropsTheSystemMessage(ListStore):
             life.change(kept_by_trim(life.shown, keep, system=False))
 
 
-@goldfish("window of one: a wrong parameter", caught_by="trim_keeps_the_newest")
-class WindowOfOne(ListStore):
-    """Keeps the last exchange only, whatever it is asked to keep."""
-
-    def trim(self, session: str, keep: int) -> None:
-        super().trim(session, min(keep, 1))
-
-
 @goldfish("class: a window that counts turns as entries", caught_by="order_of_single_appends")
 class HalfOfTheWindow(SqliteOfTheNewest):
     """Claims to keep the last twenty entries, and keeps ten."""
@@ -121,14 +104,6 @@ class HalfExpires(ListStore):
     def _alive(self, session: str) -> Life:
         life = self._load(session) or Life()
         return Life(snapshots=life.snapshots) if life.ended else life
-
-
-@goldfish("TTL changed in a release", caught_by="ttl_is_never_early")
-class ExpiresEarly(ListStore):
-    """Lets a session live half as long as it was told."""
-
-    def _prolong(self, life: Life, ttl_s: float | None) -> None:
-        super()._prolong(life, None if ttl_s is None else ttl_s / 2)
 
 
 @goldfish("mcp-gateway PR #1037", caught_by="ttl_survives_reopening")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 import uuid
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memory_contract.adapter import Message
-from memory_contract.goldfish.lives import Life, Messages, copied
+from memory_contract.goldfish.lives import Life, Messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore, SqliteStore
 
@@ -28,19 +27,6 @@ class OrderedByClock(ListStore):
     def read(self, session: str) -> Messages:  # type: ignore[override]
         shown = sorted(super().read(session), key=lambda message: message["stamp"])
         return [{"role": m["role"], "content": m["content"]} for m in shown]
-
-
-@goldfish("langchain PR #2167", caught_by="order_of_single_appends")
-class ReversedList(ListStore):
-    """Puts new entries at the front and reads from the front."""
-
-    capabilities = frozenset({"list", "fields"})
-
-    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        batch = copied(messages)
-        with self._changing(session) as life:
-            life.shown[:0] = batch
-            life.moves += 1
 
 
 @goldfish("llama_index#19389: a batch with one stamp", caught_by="batch_in_order")
@@ -116,14 +102,6 @@ class ClearOnlyHides(ListStore):
         life = self._alive(session)
         hidden = life.keys.get("hidden") == str(life.moves)
         return [] if hidden else super().read(session, **options)
-
-
-@goldfish("agent-os#1771, agentscope-java#2327", caught_by="hostile_session_ids")
-class JoinedKeys(FileStore):
-    """Makes file names of session ids by replacing what a file name cannot hold."""
-
-    def _path(self, session: str) -> Path:
-        return self._folder / f"{re.sub('[^a-z0-9]', '_', session.lower())[:200]}.session"
 
 
 @goldfish("langgraph-redis#187: deployments that shared a key", caught_by="workspaces_stay_apart")

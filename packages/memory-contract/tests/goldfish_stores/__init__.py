@@ -1,0 +1,17 @@
+"""The goldfish of every case, beside those that the kit itself brings: importing registers them."""
+
+from goldfish_stores import changes, contents, crashes, files, foreign_data, order, races, right
+from memory_contract.goldfish import GOLDFISH, RIGHT
+
+__all__ = [
+    "GOLDFISH",
+    "RIGHT",
+    "changes",
+    "contents",
+    "crashes",
+    "files",
+    "foreign_data",
+    "order",
+    "races",
+    "right",
+]
