@@ -25,10 +25,10 @@ async def main():
         await client.initialize()
         print(f"You have said {len(await said_before(client))} things before.", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            await call(client, "remember", content=line.strip())
+            await call(client, "add_message", content=line.strip())
             said = await said_before(client)
             text = f"{len(said)} things so far; the first was {said[0]!r}"
-            await call(client, "remember", content=text, role="assistant")
+            await call(client, "add_message", content=text, role="assistant")
             print(text, flush=True)
 
 

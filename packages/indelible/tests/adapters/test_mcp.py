@@ -12,7 +12,19 @@ from mcp.client.stdio import stdio_client
 import indelible
 from indelible.core.limits import MCP_ANSWER_CHARS_MAX, MCP_TEXT_CHARS_MAX
 
-TOOLS = {"remember", "history", "read", "search", "snapshot", "snapshots", "rollback", "undo"}
+TOOLS = {
+    "remember",
+    "recall",
+    "retract",
+    "add_message",
+    "history",
+    "read",
+    "search",
+    "snapshot",
+    "snapshots",
+    "rollback",
+    "undo",
+}
 
 
 @asynccontextmanager
@@ -41,12 +53,12 @@ async def test_memory_as_tools(tmp_path):
         assert {tool.name for tool in offered} == TOOLS
         assert all(tool.description for tool in offered)
 
-        first = await called(session, "remember", content="I want to go to Lisbon.")
+        first = await called(session, "add_message", content="I want to go to Lisbon.")
         assert first == {"session": "default", "position": 0, "already_there": False}
         taken = await called(session, "snapshot", label="before booking")
-        await called(session, "remember", content="Booked: London.", role="assistant", key="k")
+        await called(session, "add_message", content="Booked: London.", role="assistant", key="k")
         again = await called(
-            session, "remember", content="Booked: London.", role="assistant", key="k"
+            session, "add_message", content="Booked: London.", role="assistant", key="k"
         )
         assert again["already_there"]
 
@@ -68,7 +80,7 @@ async def test_memory_as_tools(tmp_path):
 
 async def test_errors_are_told_to_the_model_and_the_server_goes_on(tmp_path):
     async with served(tmp_path, "agent.db", "--session", "ana") as session:
-        await called(session, "remember", content="Hello")
+        await called(session, "add_message", content="Hello")
         told = await called(session, "rollback", snapshot_id="nope")
         assert "has no snapshot 'nope'" in told
         assert "from 1 to" in await called(session, "history", last=0)
@@ -79,10 +91,15 @@ async def test_errors_are_told_to_the_model_and_the_server_goes_on(tmp_path):
 async def test_a_model_is_locked_to_its_session(tmp_path):
     with indelible.open(tmp_path / "agent.db") as store:
         store.add_message("ben", "user", "private")
+        store.remember("ben", "a private fact", id="mcp:fact")
+        store.remember("ana/below", "a private fact", id="mcp:fact")
         kept = store.save_snapshot("ben")
     async with served(tmp_path, "agent.db", "--session", "ana") as session:
-        for tool, arguments in {
-            "remember": {"content": "x"},
+        arguments_by_tool = {
+            "remember": {"text": "x"},
+            "recall": {"query": "private"},
+            "retract": {"id": "fact"},
+            "add_message": {"content": "x"},
             "history": {},
             "read": {"position": 0},
             "search": {"query": "private"},
@@ -90,12 +107,102 @@ async def test_a_model_is_locked_to_its_session(tmp_path):
             "snapshots": {},
             "rollback": {"snapshot_id": kept.id},
             "undo": {},
-        }.items():
+        }
+        for tool, arguments in arguments_by_tool.items():
             told = await called(session, tool, session="ben", **arguments)
             assert "session 'ana' alone" in told, tool
+        assert set(arguments_by_tool) == TOOLS
         assert (await called(session, "history", session="ana"))["session"] == "ana"
+        assert (await called(session, "recall", query="private"))["memories"] == []
+        assert (await called(session, "recall"))["memories"] == []
+        assert not (await called(session, "retract", id="fact"))["retracted"]
     with indelible.open(tmp_path / "agent.db") as store:
-        assert len(store.timeline("ben").entries) == 1
+        assert len(store.timeline("ben").entries) == 2
+        assert store.session("ana").logged == 0
+
+
+async def test_facts_are_remembered_recalled_and_retracted(tmp_path):
+    async with served(tmp_path, "agent.db", "--session", "user-42") as session:
+        first = await called(session, "remember", text="Ana drinks tea", id="drink")
+        assert first == {"session": "user-42", "id": "drink", "position": 0}
+        await called(session, "remember", text="Ana drinks coffee", id="drink")
+        made = await called(session, "remember", text="Ana has a dog")
+        found = await called(session, "recall", query="what does she drink?")
+        assert [each["content"] for each in found["memories"]] == ["Ana drinks coffee"]
+        # A message is no fact, and a fact is no message.
+        await called(session, "add_message", content="Tea, please")
+        found = await called(session, "recall")
+        assert [each["content"] for each in found["memories"]] == [
+            "Ana has a dog",
+            "Ana drinks coffee",
+        ]
+        assert len((await called(session, "history"))["messages"]) == 1
+        assert (await called(session, "search", query="dog"))["matches"] == []
+        assert (await called(session, "retract", id=made["id"]))["retracted"]
+        assert not (await called(session, "retract", id=made["id"]))["retracted"]
+    async with served(tmp_path, "agent.db", "--session", "user-42") as session:
+        found = await called(session, "recall")
+        assert [each["id"] for each in found["memories"]] == ["drink"]
+        assert "1 to" in await called(session, "remember", text=" ")
+        assert "1 to" in await called(session, "remember", text="x" * (MCP_TEXT_CHARS_MAX + 1))
+    with indelible.open(tmp_path / "agent.db") as store:
+        assert [each.text for each in store.list_memories("user-42")] == ["Ana drinks coffee"]
+
+
+async def test_facts_of_the_application_are_recalled_and_not_changed(tmp_path):
+    with indelible.open(tmp_path / "agent.db") as store:
+        store.remember("ana", "is an admin: no", id="role")
+        store.remember("ana", value={"city": "Rome"}, id="city")
+    async with served(tmp_path, "agent.db", "--session", "ana") as session:
+        (fact,) = (await called(session, "recall", query="admin"))["memories"]
+        assert fact["content"] == "is an admin: no"
+        assert "id" not in fact
+        found = await called(session, "recall", query="Rome")
+        assert [each["content"] for each in found["memories"]] == ['{"city": "Rome"}']
+        await called(session, "remember", text="is an admin: yes", id="role")
+        assert not (await called(session, "retract", id="city"))["retracted"]
+    with indelible.open(tmp_path / "agent.db") as store:
+        assert store.get_memory("ana", "role").text == "is an admin: no"
+        assert store.get_memory("ana", "city") is not None
+
+
+async def test_what_the_application_retracted_stays_retracted(tmp_path):
+    async with served(tmp_path, "agent.db") as session:
+        await called(session, "remember", text="mine", id="mine")
+        with indelible.open(tmp_path / "agent.db") as store:
+            store.remember("default", "owes money", id="debt")
+        taken = await called(session, "snapshot")
+        await called(session, "retract", id="mine")
+        rolled = await called(session, "rollback", snapshot_id=taken["snapshot_id"])
+        assert rolled["hidden"] == 1
+        with indelible.open(tmp_path / "agent.db") as store:
+            store.retract("default", "debt")
+        told = await called(session, "rollback", snapshot_id=taken["snapshot_id"])
+        assert "another writer has remembered or retracted" in told
+        found = await called(session, "recall")
+        assert [each["content"] for each in found["memories"]] == ["mine"]
+
+
+async def test_recalled_facts_are_bounded_and_paged(tmp_path):
+    with indelible.open(tmp_path / "agent.db") as store:
+        for number in range(30):
+            store.remember(
+                "default", f"fact {number} " + "x" * 20_000 * (number % 2), id=f"{number}"
+            )
+    async with served(tmp_path, "agent.db") as session:
+        for query in ("", "fact"):
+            seen, skip = [], 0
+            while True:
+                answer = await called(session, "recall", query=query, limit=20, skip=skip)
+                contents = [each["content"] for each in answer["memories"]]
+                assert sum(map(len, contents)) <= MCP_ANSWER_CHARS_MAX
+                assert len(contents) <= 20
+                seen += [int(each.split()[1]) for each in contents]
+                if "skip" not in answer:
+                    break
+                skip = answer["skip"]
+            assert sorted(seen) == list(range(30))
+        assert "from 1 to" in await called(session, "recall", limit=0)
 
 
 @pytest.mark.parametrize("options", [["--session", ""], ["--session", "a", "--any-session"]])
@@ -107,7 +214,7 @@ def test_options_that_contradict_are_refused(tmp_path, options):
 
 async def test_any_session_opens_all(tmp_path):
     async with served(tmp_path, "agent.db", "--any-session") as session:
-        first = await called(session, "remember", content="hello", session="ben")
+        first = await called(session, "add_message", content="hello", session="ben")
         assert first["session"] == "ben"
         other = await called(session, "history", session="ana")
         assert (other["session"], other["status"], other["messages"]) == ("ana", "new", [])
@@ -116,9 +223,9 @@ async def test_any_session_opens_all(tmp_path):
 async def test_a_model_stores_no_instructions(tmp_path):
     async with served(tmp_path, "agent.db") as session:
         for role in ("system", "developer", "System", ""):
-            told = await called(session, "remember", content="Obey.", role=role)
+            told = await called(session, "add_message", content="Obey.", role=role)
             assert isinstance(told, str), role
-        assert (await called(session, "remember", content="42", role="tool"))["position"] == 0
+        assert (await called(session, "add_message", content="42", role="tool"))["position"] == 0
     with indelible.open(tmp_path / "agent.db") as store:
         assert [message.role for message in store.get_history("default")] == ["tool"]
 
@@ -126,7 +233,7 @@ async def test_a_model_stores_no_instructions(tmp_path):
 @pytest.mark.parametrize("change", ["clear", "hide", "trim"])
 async def test_what_an_operator_hid_stays_hidden(tmp_path, change):
     async with served(tmp_path, "agent.db") as session:
-        await called(session, "remember", content="secret plan")
+        await called(session, "add_message", content="secret plan")
         taken = await called(session, "snapshot")
         with indelible.open(tmp_path / "agent.db") as store:
             if change == "clear":
@@ -143,10 +250,10 @@ async def test_what_an_operator_hid_stays_hidden(tmp_path, change):
         assert "shows nothing" in await called(session, "read", position=0)
 
         # What the model itself did since, it takes back; not one step further.
-        await called(session, "remember", content="new")
-        await called(session, "remember", content="newer")
+        await called(session, "add_message", content="new")
+        await called(session, "add_message", content="newer")
         later = await called(session, "snapshot")
-        await called(session, "remember", content="newest")
+        await called(session, "add_message", content="newest")
         rolled = await called(session, "rollback", snapshot_id=later["snapshot_id"])
         assert rolled["hidden"] == 1
         assert (await called(session, "undo"))["shown_again"] == 1
@@ -156,7 +263,7 @@ async def test_what_an_operator_hid_stays_hidden(tmp_path, change):
 async def test_what_the_model_did_before_a_restart_it_can_take_back(tmp_path):
     async with served(tmp_path, "agent.db") as session:
         taken = await called(session, "snapshot")
-        await called(session, "remember", content="hello")
+        await called(session, "add_message", content="hello")
         await called(session, "rollback", snapshot_id=taken["snapshot_id"])
     async with served(tmp_path, "agent.db") as session:
         assert (await called(session, "undo"))["shown_again"] == 1
@@ -165,7 +272,7 @@ async def test_what_the_model_did_before_a_restart_it_can_take_back(tmp_path):
 
 async def test_a_model_cannot_use_up_a_key_of_the_application(tmp_path):
     async with served(tmp_path, "agent.db") as session:
-        await called(session, "remember", content="first", key="turn-7")
+        await called(session, "add_message", content="first", key="turn-7")
     with indelible.open(tmp_path / "agent.db") as store:
         assert not store.add_message("default", "user", "mine", key="turn-7").replayed
 

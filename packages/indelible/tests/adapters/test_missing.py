@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[4]
 # The adapter, the module that it stands on, and what brings that.
 ADAPTERS = [
     ("langchain", "langchain_core", "indelible[langchain]"),
+    ("langgraph", "langgraph", "indelible[langgraph]"),
     ("openai_agents", "agents", "indelible[openai-agents]"),
     ("claude_agent", "claude_agent_sdk", "indelible[claude-agent]"),
     ("llama_index", "llama_index", "indelible[llama-index]"),

@@ -2,14 +2,16 @@
 
 indelible mcp agent.db --session user-42
 
-The model is not trusted: it works on one session, cannot store system messages, undoes only changes
-that were made through these tools, and gets answers of limited size.
+The model is not trusted: it works on one session, cannot store system messages, undoes and retracts
+only what was done through these tools, and gets answers of limited size. The session is also the
+collection of its memories.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import json
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -35,7 +37,16 @@ from indelible.core.limits import (
 )
 from indelible.core.plans.view_changes import find_snapshot
 from indelible.core.redaction import redact
-from indelible.model import Change, Kind, Status, Summary, Timeline, ViewChange
+from indelible.model import (
+    Change,
+    Kind,
+    Memory,
+    Status,
+    StoredMemory,
+    Summary,
+    Timeline,
+    ViewChange,
+)
 from indelible.view import iter_positions
 
 try:
@@ -49,14 +60,15 @@ try:
 except ImportError as error:
     raise build_missing_framework_error(error, package="mcp", extra="mcp") from error
 
-# The prefix of all keys that are used here. So a model can neither use a key of the application
-# nor undo changes of others, also after a restart.
+# The prefix of all keys and ids of memories that are used here. So a model can neither use a key of
+# the application, nor replace its memories, nor undo changes of others, also after a restart.
 KEY_PREFIX: Final = "mcp:"
 INSTRUCTIONS: Final = """\
-Memory that is not lost. Remember what matters of a conversation, and read it back with history or \
-search. Take a snapshot before something risky; rollback shows that state again, and undo takes a \
-rollback back. Nothing is ever deleted by these tools. Answers are limited in size: where there is \
-more, they say how to get it."""
+Memory that is not lost. Facts: remember what stays true, recall it in any later conversation, and \
+retract what has become wrong. Conversation: add_message stores what was said, and history and \
+search read it back. Take a snapshot before something risky; rollback shows that state again, of \
+facts and conversation, and undo takes a rollback back. Nothing is ever deleted by these tools. \
+Answers are limited in size: where there is more, they say how to get it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,6 +119,9 @@ class Tools:
         """List the tools."""
         return [
             self.remember,
+            self.recall,
+            self.retract,
+            self.add_message,
             self.history,
             self.read,
             self.search,
@@ -126,7 +141,63 @@ class Tools:
             )
         return name
 
-    async def remember(
+    async def remember(self, text: str, id: str = "", session: str = "") -> dict[str, Any]:  # noqa: A002 (what a model calls it)
+        """Remember a fact. It is safe on disk when this returns.
+
+        With the id of one that you remembered before, it takes the place of that one.
+        """
+        name = self._check_session(session)
+        if not text.strip() or len(text) > MCP_TEXT_CHARS_MAX:
+            raise UsageError(
+                f"a memory is a text of 1 to {MCP_TEXT_CHARS_MAX} characters, not {len(text)}:"
+                " nothing was done"
+            )
+        own_id = id or secrets.token_hex(4)
+        receipt = await self._store.remember(name, text, id=KEY_PREFIX + own_id)
+        return {"session": name, "id": own_id, "position": receipt.positions[0]}
+
+    async def recall(
+        self, query: str = "", limit: int = 10, skip: int = 0, session: str = ""
+    ) -> dict[str, Any]:
+        """The remembered facts that fit a query best; without one all, newest first.
+
+        Those without an id are not yours: you cannot replace or retract them.
+        Where more are left, the answer says `skip`: give it back to get those.
+        """
+        name, count, start = (
+            self._check_session(session),
+            _check_count(limit, "limit"),
+            max(0, skip),
+        )
+        if query.strip():
+            hits = await self._store.search(
+                query, sessions=[name], kinds=[Kind.MEMORY], k=count + 1, offset=start
+            )
+            found: list[Entry] | list[Memory] = [hit.entry for hit in hits]
+        else:
+            found = (await self._list_memories(name))[start : start + count + 1]
+        items, taken = _take_fitting(map(_build_memory_item, found[:count]))
+        answer: dict[str, Any] = {"session": name, "memories": items}
+        if taken < len(found):
+            answer["skip"] = start + taken
+        return answer
+
+    async def _list_memories(self, session: str) -> list[Memory]:
+        """List all memories, newest first."""
+        page = await self._store.list_memories(session)
+        found = list(page)
+        while page.cursor is not None:
+            page = await self._store.list_memories(session, cursor=page.cursor)
+            found += page
+        return sorted(found, key=lambda memory: memory.position, reverse=True)
+
+    async def retract(self, id: str, session: str = "") -> dict[str, Any]:  # noqa: A002
+        """Take back a fact that you remembered: it is not recalled any more."""
+        name = self._check_session(session)
+        receipt = await self._store.retract(name, KEY_PREFIX + id)
+        return {"session": name, "id": id, "retracted": len(receipt.positions) > 0}
+
+    async def add_message(
         self, content: str, role: Role = "user", session: str = "", key: str = ""
     ) -> dict[str, Any]:
         """Store a message. It is safe on disk when this returns.
@@ -311,9 +382,23 @@ def _is_ours(change: Change) -> bool:
 
 
 def _refuse_foreign_rollback(timeline: Timeline, snapshot: Snapshot) -> None:
-    """Raise if a rollback would bring back what an operator or the application hid."""
+    """Raise if a rollback would bring back what an operator or the application hid or retracted."""
+    frozen = set(iter_positions(snapshot.extents))
+    written = [
+        each.entry
+        for each in timeline.entries
+        if each.visible and each.entry.position not in frozen and isinstance(each.entry, Entry)
+    ]
+    if any(
+        isinstance(entry.value, StoredMemory) and not entry.value.id.startswith(KEY_PREFIX)
+        for entry in written
+    ):
+        raise UsageError(
+            f"another writer has remembered or retracted something since snapshot {snapshot.id!r}:"
+            " these tools do not take that back, and nothing was changed"
+        )
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
-    back = hidden.intersection(iter_positions(snapshot.extents))
+    back = hidden & frozen
     # Newest first: the last change that hid a message decides.
     for change in timeline.changes:
         if _is_ours(change):
@@ -342,6 +427,21 @@ def _build_item(entry: Entry) -> Item:
     if len(text) > MCP_TEXT_CHARS_MAX:
         item |= {"cut_off": True, "chars": len(text)}
     return item
+
+
+def _build_memory_item(memory: Entry | Memory) -> Item:
+    """Build the item of a memory in an answer; only those of these tools have an id."""
+    stored = memory.value if isinstance(memory, Entry) else memory
+    assert isinstance(stored, StoredMemory | Memory)
+    text = stored.text
+    if text is None:
+        text = json.dumps(stored.value, ensure_ascii=False)
+    item: Item = {"content": text[:MCP_TEXT_CHARS_MAX]}
+    if len(text) > MCP_TEXT_CHARS_MAX:
+        item |= {"cut_off": True, "chars": len(text)}
+    if stored.id.startswith(KEY_PREFIX):
+        item["id"] = stored.id.removeprefix(KEY_PREFIX)
+    return item | {"written_at": memory.written_at.isoformat(timespec="seconds")}
 
 
 def _take_fitting(items: Iterable[Item], text: str = "content") -> tuple[list[Item], int]:

@@ -67,11 +67,11 @@ class _AwaitableStore:
         store: MemoryStore,
         call: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
     ) -> None:
-        self._store = store
+        self.wrapped = store
         self._call = call
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        verb = getattr(self._store, name)
+        verb = getattr(self.wrapped, name)
         return lambda *given, **named: self._call(functools.partial(verb, *given, **named))
 
 

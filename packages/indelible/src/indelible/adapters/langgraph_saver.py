@@ -1,0 +1,432 @@
+"""indelible as a checkpointer of LangGraph: each value of a thread is stored once.
+
+    graph = builder.compile(checkpointer=IndelibleSaver(indelible.open("agent.db")))
+
+What a step changes is appended with the record of its checkpoint, in one batch. What earlier
+checkpoints of the namespace hold already is referred to, not stored again: values are compared by
+the bytes that the serializer makes of them, never by identity.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from indelible import ConflictError, UsageError
+from indelible.adapters import checkpoint_records as records
+from indelible.adapters.checkpoint_records import Checkpointed, Parts
+from indelible.adapters.checkpoint_threads import (
+    ATTEMPTS_MAX,
+    CheckpointDraft,
+    FoundCheckpoint,
+    Threads,
+    build_session,
+    get_thread_id,
+)
+from indelible.adapters.store_variants import (
+    Store,
+    check_store,
+    run_blocking,
+    to_async,
+    to_blocking,
+)
+from indelible.core.extras import build_missing_framework_error
+
+try:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        get_checkpoint_id,
+        get_checkpoint_metadata,
+        writes_sort_key,
+    )
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+except ImportError as error:
+    raise build_missing_framework_error(
+        error, package="langgraph-checkpoint", extra="langgraph"
+    ) from error
+
+OnConflict = Literal["fork", "refuse"]
+
+# In a config: whether its checkpoint was found as the newest, or asked for by its id. LangGraph
+# carries it along, and leaves it out of metadata. A run that found no checkpoint has no such mark.
+_NEWEST: Final = "__indelible_newest"
+# In the metadata of a checkpoint: its delta channels that were written to since they were stored.
+_DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
+
+
+class IndelibleSaver(BaseCheckpointSaver[str]):
+    """A checkpointer on a store, for any number of threads, tasks and processes.
+
+    With a store of `indelible.open` it works in sync and async code; with one of
+    `indelible.open_async`, in async code only. `on_conflict` says what happens to a run that
+    continues from a checkpoint that is no longer the newest of its thread, and did not ask for it
+    by its id: with "fork" it makes a branch, as LangGraph's own savers do; with "refuse" it is a
+    `ConflictError`, and nothing of it is stored.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        serde: SerializerProtocol | None = None,
+        on_conflict: OnConflict = "fork",
+    ) -> None:
+        super().__init__(serde=serde)
+        if on_conflict not in ("fork", "refuse"):
+            raise UsageError(f'on_conflict is "fork" or "refuse", not {on_conflict!r}')
+        self._store = check_store(store)
+        self._refuses = on_conflict == "refuse"
+
+    @cached_property
+    def _blocking(self) -> Threads:
+        return Threads(to_blocking(self._store), blocks=True)
+
+    @cached_property
+    def _awaited(self) -> Threads:
+        return Threads(to_async(self._store), blocks=False)
+
+    # The interface of LangGraph, blocking
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint, or the newest one of its thread and namespace."""
+        return run_blocking(self._get_tuple(self._blocking, config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 (LangGraph's name)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Iterate over checkpoints, newest first."""
+        found = self._list(self._blocking, config, filter, before, limit)
+        while (each := run_blocking(_get_next(found))) is not None:
+            yield each
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint."""
+        return run_blocking(self._put(self._blocking, config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store writes of a task, once for each task and index."""
+        run_blocking(self._put_writes(self._blocking, config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase a thread."""
+        run_blocking(self._blocking.forget(build_session(thread_id)))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Erase the checkpoints of runs, in all threads."""
+        run_blocking(self._delete_for_runs(self._blocking, run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its checkpoints and writes."""
+        run_blocking(
+            self._blocking.copy(build_session(source_thread_id), build_session(target_thread_id))
+        )
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Erase all checkpoints but the newest of each namespace; with "delete", all."""
+        run_blocking(self._prune(self._blocking, thread_ids, strategy))
+
+    # The interface of LangGraph, async
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint, or the newest one of its thread and namespace."""
+        return await self._get_tuple(self._awaited, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 (LangGraph's name)
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Iterate over checkpoints, newest first."""
+        async for each in self._list(self._awaited, config, filter, before, limit):
+            yield each
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint."""
+        return await self._put(self._awaited, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store writes of a task, once for each task and index."""
+        await self._put_writes(self._awaited, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Erase a thread."""
+        await self._awaited.forget(build_session(thread_id))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Erase the checkpoints of runs, in all threads."""
+        await self._delete_for_runs(self._awaited, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its checkpoints and writes."""
+        await self._awaited.copy(build_session(source_thread_id), build_session(target_thread_id))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Erase all checkpoints but the newest of each namespace; with "delete", all."""
+        await self._prune(self._awaited, thread_ids, strategy)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return the version after another: a number that sorts, and a random part."""
+        del channel
+        number = 0 if current is None else int(str(current).partition(".")[0])
+        return f"{number + 1:032}.{random.random():016}"  # noqa: S311 (tells writers apart)
+
+    # One implementation of both
+
+    async def _get_tuple(self, threads: Threads, config: RunnableConfig) -> CheckpointTuple | None:
+        session, namespace = _get_place(config)
+        checkpoint_id = get_checkpoint_id(config)
+        built = await self._read(threads, session, namespace, checkpoint_id)
+        if built is not None and checkpoint_id is None:
+            built.config["configurable"][_NEWEST] = True
+        return built
+
+    async def _read(
+        self,
+        threads: Threads,
+        session: str,
+        namespace: str,
+        checkpoint_id: str | None,
+        found: FoundCheckpoint | None = None,
+    ) -> CheckpointTuple | None:
+        """Read a checkpoint with its values and writes.
+
+        If the thread is pruned meanwhile, it is found again; `found` is where it was before.
+        """
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                found = found or await threads.find(session, namespace, checkpoint_id)
+                if found is None:
+                    return None
+                built = await self._build_tuple(threads, session, found)
+            except ConflictError:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                if built is not None:
+                    return built
+            found = None
+        raise ConflictError(
+            f"the thread {get_thread_id(session)!r} was erased again and again while it was read",
+            session=session,
+            reason="view",
+        )
+
+    async def _list(
+        self,
+        threads: Threads,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        bound = None if before is None else get_checkpoint_id(before)
+        checkpoint_id = None if config is None else get_checkpoint_id(config)
+        namespace = None if config is None else config["configurable"].get("checkpoint_ns")
+        left = limit
+        async for session in _iter_sessions(threads, config):
+            async for found in threads.iter_checkpoints(session, namespace):
+                checkpoint = found.checkpoint
+                if left is not None and left <= 0:
+                    return
+                if checkpoint_id not in (None, checkpoint.id):
+                    continue
+                if bound is not None and checkpoint.id >= bound:
+                    continue
+                metadata = self.serde.loads_typed(checkpoint.metadata)
+                if any(metadata.get(key) != value for key, value in (wanted or {}).items()):
+                    continue
+                built = await self._read(
+                    threads, session, checkpoint.namespace, checkpoint.id, found
+                )
+                if built is not None:
+                    left = None if left is None else left - 1
+                    yield built
+
+    async def _build_tuple(
+        self, threads: Threads, session: str, found: FoundCheckpoint
+    ) -> CheckpointTuple | None:
+        """Read what a checkpoint refers to; None if some of it may have been erased since."""
+        checkpoint = found.checkpoint
+        namespace, channels = checkpoint.namespace, checkpoint.channels
+        # Read after the record, so this state has what both refer to.
+        head, writes = await threads.read_writes(session, namespace, checkpoint.id)
+        if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
+            return None
+        writes.sort(key=lambda write: writes_sort_key(write.path, write.task, write.number))
+        positions = {at for channel in channels.values() for at in channel.positions}
+        positions |= {write.position for write in writes}
+        values = await threads.read_values(session, head, positions)
+        load = self.serde.loads_typed
+        body: Checkpoint = load(checkpoint.body)
+        body["channel_values"] = {
+            name: records.join(channel, load, values) for name, channel in channels.items()
+        }
+        parent = checkpoint.parent
+        return CheckpointTuple(
+            config=_build_config(session, namespace, checkpoint.id),
+            checkpoint=body,
+            metadata=load(checkpoint.metadata),
+            parent_config=None if parent is None else _build_config(session, namespace, parent),
+            pending_writes=[
+                (write.task, write.channel, load(values[write.position])) for write in writes
+            ],
+        )
+
+    async def _put(
+        self,
+        threads: Threads,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        session, namespace = _get_place(config)
+        dump = self.serde.dumps_typed
+        configurable = config["configurable"]
+        parent = configurable.get("checkpoint_id")
+        values = checkpoint["channel_values"]
+        changed: dict[str, Parts | None] = {
+            name: records.split(values[name], dump) if name in values else None
+            for name in new_versions
+        }
+        draft = CheckpointDraft(
+            namespace,
+            checkpoint["id"],
+            parent,
+            dump({key: value for key, value in checkpoint.items() if key != "channel_values"}),
+            dump(get_checkpoint_metadata(config, metadata)),
+            checkpoint["channel_versions"],
+            changed,
+            lambda name: records.split(values[name], dump) if name in values else None,
+        )
+        newest = parent is None or configurable.get(_NEWEST, True)
+        await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
+        return _build_config(session, namespace, checkpoint["id"], newest=newest)
+
+    async def _put_writes(
+        self,
+        threads: Threads,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> None:
+        session, namespace = _get_place(config)
+        dumped = [
+            (WRITES_IDX_MAP.get(channel, number), channel, self.serde.dumps_typed(value))
+            for number, (channel, value) in enumerate(writes)
+        ]
+        checkpoint_id = config["configurable"]["checkpoint_id"]
+        await threads.append_writes(session, namespace, checkpoint_id, task_id, task_path, dumped)
+
+    async def _prune(self, threads: Threads, thread_ids: Sequence[str], strategy: str) -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise UsageError(f'strategy is "keep_latest" or "delete", not {strategy!r}')
+        for session in map(build_session, thread_ids):
+            if strategy == "delete":
+                await threads.forget(session)
+            else:
+                await threads.keep_only(session, self._choose_latest)
+
+    def _choose_latest(self, found: Sequence[Checkpointed]) -> Sequence[Checkpointed]:
+        """Choose the newest checkpoint of each namespace, and what it is rebuilt from.
+
+        The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
+        to one that holds it. `found` come newest first.
+        """
+        by_id = {(each.namespace, each.id): each for each in found}
+        newest: dict[str, Checkpointed] = {}
+        for checkpoint in found:
+            newest.setdefault(checkpoint.namespace, checkpoint)
+        chosen: set[tuple[str, str]] = set()
+        for checkpoint in newest.values():
+            counters = self.serde.loads_typed(checkpoint.metadata).get(_DELTA_COUNTERS)
+            missing = set(counters or ())
+            each: Checkpointed | None = checkpoint
+            while each is not None:
+                chosen.add((each.namespace, each.id))
+                missing -= each.channels.keys()
+                parent = each.parent if missing else None
+                each = None if parent is None else by_id.get((each.namespace, parent))
+        return [each for each in found if (each.namespace, each.id) in chosen]
+
+    async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
+        unwanted = set(run_ids)
+
+        def choose(found: Sequence[Checkpointed]) -> Sequence[Checkpointed]:
+            load = self.serde.loads_typed
+            return [each for each in found if load(each.metadata).get("run_id") not in unwanted]
+
+        async for session in threads.iter_sessions():
+            await threads.keep_only(session, choose)
+
+
+async def _get_next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
+    return await anext(found, None)
+
+
+async def _iter_sessions(threads: Threads, config: RunnableConfig | None) -> AsyncIterator[str]:
+    if config is not None:
+        yield _get_place(config)[0]
+        return
+    async for session in threads.iter_sessions():
+        yield session
+
+
+def _get_place(config: RunnableConfig) -> tuple[str, str]:
+    """Return the session and the namespace that a config names."""
+    configurable = config["configurable"]
+    return build_session(configurable["thread_id"]), configurable.get("checkpoint_ns") or ""
+
+
+def _build_config(
+    session: str, namespace: str, checkpoint_id: str, *, newest: bool = False
+) -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": get_thread_id(session),
+            "checkpoint_ns": namespace,
+            "checkpoint_id": checkpoint_id,
+            _NEWEST: newest,
+        }
+    }

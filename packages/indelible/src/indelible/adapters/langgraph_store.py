@@ -1,0 +1,385 @@
+"""indelible as the long-term memory of LangGraph: a `BaseStore` on memories and search.
+
+    graph = builder.compile(store=IndelibleLangGraphStore(indelible.open("agent.db")))
+
+A namespace is a collection, an item is a memory. So items have a history, are undone and rolled
+back, and are found by the words in them; with `index=`, also by vectors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from indelible import AsyncMemoryStore, Memory, UsageError
+from indelible.adapters.store_variants import (
+    Store,
+    check_store,
+    run_blocking,
+    to_async,
+    to_blocking,
+)
+from indelible.core.embedding import to_floats
+from indelible.core.extras import build_missing_framework_error
+from indelible.core.plans.append import validate
+from indelible.core.plans.memories import build_collection_id, parse_collection_id
+from indelible.core.settings import check_ttl_s
+from indelible.model import StoredMemory
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        IndexConfig,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+        ensure_embeddings,
+        get_text_at_path,
+        tokenize_path,
+        validate_op_namespace,
+    )
+except ImportError as error:
+    raise build_missing_framework_error(
+        error, package="langgraph-checkpoint", extra="langgraph"
+    ) from error
+
+# In the metadata of a memory: when its item was created and updated. A version that only renews
+# the time to live changes neither.
+_TIMES: Final = "langgraph"
+_log: Final = logging.getLogger("indelible.langgraph")
+
+Namespace = tuple[str, ...]
+# Computes the vectors of texts: of queries, or of what is stored.
+Embed = Callable[[list[str]], Awaitable[Sequence[Sequence[float]]]]
+
+
+class IndelibleLangGraphStore(BaseStore):
+    """A `BaseStore`: items with their history, in the collections of a store.
+
+    With a store of `indelible.open` it works in sync and async code; with one of
+    `indelible.open_async`, in async code only. The puts of a batch into one namespace are one
+    append: they become visible together, or not at all. Reads of a batch come before its puts.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self, store: Store, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None
+    ) -> None:
+        self._store = check_store(store)
+        self.ttl_config = ttl
+        self._fields = (index or {}).get("fields")
+        embed = (index or {}).get("embed")
+        self._embeddings = None if embed is None else ensure_embeddings(embed)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Perform operations."""
+        return run_blocking(
+            self._run(to_blocking(self._store), ops, self._embed_query, self._embed_documents)
+        )
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Perform operations."""
+        return await self._run(
+            to_async(self._store), ops, self._aembed_query, self._aembed_documents
+        )
+
+    async def _embed_query(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        assert self._embeddings is not None
+        return [self._embeddings.embed_query(text) for text in texts]
+
+    async def _aembed_query(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        assert self._embeddings is not None
+        return [await self._embeddings.aembed_query(text) for text in texts]
+
+    async def _embed_documents(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        assert self._embeddings is not None
+        return self._embeddings.embed_documents(texts)
+
+    async def _aembed_documents(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        assert self._embeddings is not None
+        return await self._embeddings.aembed_documents(texts)
+
+    async def _run(
+        self, store: AsyncMemoryStore, ops: Iterable[Op], embed_query: Embed, embed_documents: Embed
+    ) -> list[Result]:
+        ops = list(ops)
+        for op in ops:
+            validate_op_namespace(op)
+        results = [await self._read(store, op, embed_query) for op in ops]
+        # Of several puts of one item, the last one counts.
+        puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        if puts:
+            await self._put(store, list(puts.values()), embed_documents)
+        return results
+
+    async def _read(self, store: AsyncMemoryStore, op: Op, embed: Embed) -> Result:
+        """Answer a read; None for a put."""
+        match op:
+            case GetOp():
+                return await self._get(store, op)
+            case SearchOp(query=str(query)) if query.strip():
+                return await self._search(store, op, query, embed)
+            case SearchOp():
+                return await _list_items(store, op)
+            case ListNamespacesOp():
+                return await _list_namespaces(store, op)
+            case PutOp():
+                return None
+        raise UsageError(f"not an operation of a store: {op!r}", value=op)
+
+    # Reading
+
+    async def _get(self, store: AsyncMemoryStore, op: GetOp) -> Item | None:
+        memory = await store.get_memory(op.namespace, op.key)
+        if memory is None:
+            return None
+        if op.refresh_ttl and memory.expires_at is not None:
+            await store.refresh_ttl(op.namespace, [op.key])
+        found = _to_item(memory.collection, memory, memory.written_at)
+        return Item(
+            value=found.value,
+            key=found.key,
+            namespace=found.namespace,
+            created_at=found.created_at,
+            updated_at=found.updated_at,
+        )
+
+    async def _search(
+        self, store: AsyncMemoryStore, op: SearchOp, text: str, embed: Embed
+    ) -> list[SearchItem]:
+        """Rank the items by their words, and by vectors if there is an index."""
+        if op.limit < 1:
+            return []
+        query: str | tuple[str, Sequence[float]] = text
+        if self._embeddings is not None:
+            vectors = await _try_to_embed(embed, [text])
+            query = text if vectors is None else (text, vectors[0])
+        hits = await store.search(
+            query,
+            under=op.namespace_prefix or None,
+            kinds=["memory"],
+            where=_build_filter(op.filter),
+            k=op.limit,
+            offset=op.offset,
+        )
+        expiring: dict[str, list[str]] = {}
+        items: list[SearchItem] = []
+        for hit in hits:
+            stored = hit.entry.value
+            assert isinstance(stored, StoredMemory)
+            items.append(_to_item(hit.session_id, stored, hit.entry.written_at, hit.score))
+            if stored.ttl_s is not None:
+                expiring.setdefault(hit.session_id, []).append(stored.id)
+        if op.refresh_ttl:
+            for collection, ids in expiring.items():
+                await store.refresh_ttl(collection, ids)
+        return items
+
+    # Writing
+
+    async def _put(self, store: AsyncMemoryStore, ops: list[PutOp], embed: Embed) -> None:
+        texts = [self._get_text(op) for op in ops]
+        vectors = await self._compute_vectors(ops, texts, embed)
+        entries: dict[Namespace, list[StoredMemory]] = {}
+        for op, text, vector in zip(ops, texts, vectors, strict=True):
+            current = await store.get_memory(op.namespace, op.key)
+            if op.value is not None:
+                memory = _to_memory(op, current, text, vector)
+            elif current is not None:
+                memory = StoredMemory(id=op.key, retracted=True)
+            else:
+                continue
+            entries.setdefault(op.namespace, []).append(memory)
+        for namespace, batch in entries.items():
+            await store.add_entries(build_collection_id(namespace), batch)
+
+    def _get_text(self, op: PutOp) -> str | None:
+        """Return what is searched of an item: None for every text in it, empty for nothing."""
+        if op.index is False:
+            return ""
+        fields = self._fields if op.index is None else op.index
+        if op.value is None or not fields or "$" in fields:
+            return None
+        found = [get_text_at_path(op.value, tokenize_path(field)) for field in fields]
+        return "\n".join(text for texts in found for text in texts)
+
+    async def _compute_vectors(
+        self, ops: Sequence[PutOp], texts: Sequence[str | None], embed: Embed
+    ) -> list[Sequence[float] | None]:
+        """Compute a vector for each item; none if that fails: they are still found by words."""
+        vectors: list[Sequence[float] | None] = [None] * len(ops)
+        if self._embeddings is None:
+            return vectors
+        # An item without a text of its own is embedded as a whole.
+        wanted = {
+            number: get_text_at_path(op.value, "$")[0] if text is None else text
+            for number, (op, text) in enumerate(zip(ops, texts, strict=True))
+            if op.value is not None and text != ""
+        }
+        computed = await _try_to_embed(embed, list(wanted.values())) if wanted else None
+        if computed is not None:
+            for number, vector in zip(wanted, computed, strict=True):
+                vectors[number] = vector
+        return vectors
+
+
+async def _try_to_embed(embed: Embed, texts: list[str]) -> list[Sequence[float]] | None:
+    """Compute the vectors of texts; None, and a warning in the log, if the embedder fails."""
+    try:
+        vectors = list(await embed(texts))
+    except Exception as error:  # noqa: BLE001 (whatever a model's client raises)
+        _log.warning("the embedder failed, so words alone count: %r", error)
+        return None
+    if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
+        raise UsageError(
+            f"the embedder returned {vectors!r:.60} for {len(texts)} texts; one of LangGraph takes"
+            " a list of texts, and returns a list of numbers for each. Nothing was written"
+        )
+    return vectors
+
+
+def _to_memory(
+    op: PutOp, current: Memory | None, text: str | None, vector: Sequence[float] | None
+) -> StoredMemory:
+    """Build the version of a memory that a put stores."""
+    now = datetime.now(UTC).isoformat()
+    created = now if current is None else _get_times(current).get("created_at", now)
+    return validate(
+        StoredMemory,
+        {
+            "id": op.key,
+            "text": text,
+            "value": dict(op.value or {}),
+            "vector": None if vector is None else to_floats(vector),
+            "embedder": None if vector is None else "unnamed",
+            "ttl_s": None if op.ttl is None else check_ttl_s(op.ttl * 60),
+            "metadata": {_TIMES: {"created_at": created, "updated_at": now}},
+        },
+    )
+
+
+def _get_times(stored: StoredMemory | Memory) -> dict[str, Any]:
+    times = stored.metadata.get(_TIMES)
+    return times if isinstance(times, dict) else {}
+
+
+def _to_item(
+    collection: str,
+    stored: StoredMemory | Memory,
+    written_at: datetime,
+    score: float | None = None,
+) -> SearchItem:
+    """Build an item. A memory that LangGraph did not write is one with its text."""
+    value = stored.value if isinstance(stored.value, dict) else {"text": stored.text}
+    times = _get_times(stored)
+    return SearchItem(
+        namespace=parse_collection_id(collection),
+        key=stored.id,
+        value=value,
+        created_at=times.get("created_at", written_at),
+        updated_at=times.get("updated_at", written_at),
+        score=score,
+    )
+
+
+def _build_filter(wanted: Mapping[str, Any] | None, path: str = "value") -> dict[str, Any]:
+    """Build the filter of a search. A mapping without operators holds conditions on its keys."""
+    conditions: dict[str, Any] = {}
+    for key, condition in (wanted or {}).items():
+        name = f"{path}.{key}"
+        if not isinstance(condition, Mapping) or any(each.startswith("$") for each in condition):
+            conditions[name] = condition
+        else:
+            conditions |= _build_filter(condition, name) or {name: {"$exists": True}}
+    return conditions
+
+
+async def _list_items(store: AsyncMemoryStore, op: SearchOp) -> list[SearchItem]:
+    """List the items that match, by namespace and key."""
+    where = _build_filter(op.filter)
+    items: list[SearchItem] = []
+    skipped = 0
+    async for collection in _iter_collections(store, op.namespace_prefix):
+        expiring: list[str] = []
+        async for memory in _iter_memories(store, collection, where):
+            if len(items) >= op.limit:
+                break
+            if skipped < op.offset:
+                skipped += 1
+                continue
+            items.append(_to_item(collection, memory, memory.written_at))
+            if memory.expires_at is not None:
+                expiring.append(memory.id)
+        if expiring and op.refresh_ttl:
+            await store.refresh_ttl(collection, expiring)
+        if len(items) >= op.limit:
+            break
+    return items
+
+
+async def _iter_memories(
+    store: AsyncMemoryStore, collection: str, where: Mapping[str, Any]
+) -> AsyncIterator[Memory]:
+    cursor: str | None = None
+    while True:
+        page = await store.list_memories(collection, where=where, cursor=cursor)
+        for memory in page:
+            yield memory
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def _iter_collections(store: AsyncMemoryStore, prefix: Namespace) -> AsyncIterator[str]:
+    """Iterate over the sessions whose labels begin with these, in order."""
+    root = build_collection_id(prefix) if prefix else ""
+    cursor: str | None = None
+    while True:
+        page = await store.list_sessions(prefix=root, order="id", cursor=cursor)
+        for session in page.ids:
+            if not root or session == root or session.startswith(f"{root}/"):
+                yield session
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def _list_namespaces(store: AsyncMemoryStore, op: ListNamespacesOp) -> list[Namespace]:
+    """List the namespaces that have items; a session without memories is none."""
+    found: set[Namespace] = set()
+    async for session in _iter_collections(store, _find_common_prefix(op)):
+        labels = parse_collection_id(session)
+        # LangGraph cannot name a namespace with such a label.
+        if not all(label and "." not in label for label in labels):
+            continue
+        if all(_matches(condition, labels) for condition in op.match_conditions or ()) and (
+            await store.list_memories(session, limit=1)
+        ):
+            found.add(labels[: op.max_depth])
+    return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _find_common_prefix(op: ListNamespacesOp) -> Namespace:
+    """Return labels that every namespace of the answer begins with."""
+    for condition in op.match_conditions or ():
+        if condition.match_type == "prefix":
+            path = condition.path
+            return tuple(path[: path.index("*")] if "*" in path else path)
+    return ()
+
+
+def _matches(condition: MatchCondition, labels: Namespace) -> bool:
+    path = condition.path
+    if len(path) > len(labels):
+        return False
+    start = 0 if condition.match_type == "prefix" else len(labels) - len(path)
+    beside = labels[start : start + len(path)]
+    return all(wanted in ("*", label) for wanted, label in zip(path, beside, strict=True))

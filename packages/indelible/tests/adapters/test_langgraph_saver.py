@@ -1,0 +1,525 @@
+"""indelible as a checkpointer of LangGraph: its own conformance kit, its graphs, and sharing."""
+
+import operator
+import threading
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send, interrupt
+
+import indelible
+from indelible.adapters.checkpoint_threads import Threads
+from indelible.adapters.langgraph import IndelibleSaver
+from indelible.testing.processes import starting
+from tests.support.stores import empty_url
+
+THREAD = {"configurable": {"thread_id": "t"}}
+LONG = "many words of a message " * 20
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "cluster", "postgres"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+async def test_the_kit_of_langgraph_passes_on_every_engine(engine, tmp_path):
+    @checkpointer_test(name=engine)
+    async def registered():
+        async with indelible.open_async(empty_url(engine, tmp_path)) as store:
+            yield IndelibleSaver(store)
+
+    report = await validate(registered)
+    results = report.results.values()
+    assert [failure for result in results for failure in result.failures or ()] == []
+    assert sum(result.tests_passed for result in results) == 81
+
+
+# Graphs
+
+
+class Numbers(TypedDict, total=False):
+    total: Annotated[int, operator.add]
+    seen: Annotated[list[str], operator.add]
+    facts: dict
+
+
+def build_steps():
+    builder = StateGraph(Numbers)
+    builder.add_node("one", lambda state: {"total": 1, "seen": [LONG + "one"], "facts": {"a": 1}})
+    builder.add_node("two", lambda state: {"total": 2, "seen": [LONG + "two"]})
+    builder.add_edge(START, "one")
+    builder.add_edge("one", "two")
+    return builder
+
+
+def build_asking():
+    def ask(state):
+        return {"seen": [interrupt({"question": "go on?"})]}
+
+    builder = build_steps()
+    builder.add_node("ask", ask)
+    builder.add_edge("two", "ask")
+    return builder
+
+
+def build_nested():
+    builder = StateGraph(Numbers)
+    builder.add_node("child", build_asking().compile(checkpointer=True))
+    builder.add_node("after", lambda state: {"total": 10})
+    builder.add_edge(START, "child")
+    builder.add_edge("child", "after")
+    return builder
+
+
+def build_sending():
+    builder = StateGraph(Numbers)
+    builder.add_node("each", lambda state: {"total": state["n"], "seen": [f"n{state['n']}"]})
+    builder.add_conditional_edges(START, lambda state: [Send("each", {"n": n}) for n in range(5)])
+    return builder
+
+
+def extend(state, writes):
+    return [*state, *(item for write in writes for item in write)]
+
+
+class DeltaState(TypedDict):
+    items: Annotated[list, DeltaChannel(extend, list)]
+
+
+def build_delta():
+    builder = StateGraph(DeltaState)
+    builder.add_node("add", lambda state: {"items": [len(state["items"])]})
+    builder.add_edge(START, "add")
+    return builder
+
+
+def run_steps(graph):
+    graph.invoke({"total": 0, "seen": [], "facts": {}}, THREAD)
+    graph.invoke({"total": 5}, THREAD)
+
+
+def run_asking(graph):
+    graph.invoke({"total": 0, "seen": []}, THREAD)
+    graph.invoke(Command(resume="yes"), THREAD)
+
+
+def run_time_travel(graph):
+    run_steps(graph)
+    past = list(graph.get_state_history(THREAD))[3]
+    graph.invoke(None, past.config)
+    graph.update_state(past.config, {"total": 100}, as_node="one")
+    graph.invoke(None, THREAD)
+
+
+def run_delta(graph):
+    for _ in range(4):
+        graph.invoke({"items": ["x"]}, THREAD)
+
+
+GRAPHS = {
+    "steps": (build_steps, run_steps),
+    "interrupts": (build_asking, run_asking),
+    "time travel": (build_steps, run_time_travel),
+    "subgraphs": (build_nested, run_asking),
+    "sends": (build_sending, lambda graph: graph.invoke({"total": 0, "seen": []}, THREAD)),
+    "delta channels": (build_delta, run_delta),
+}
+
+
+def describe(graph):
+    """Every state of a thread, without what differs from run to run."""
+    return [
+        (
+            state.values,
+            state.next,
+            {key: state.metadata[key] for key in ("source", "step")},
+            sorted((task.name, str(task.error), len(task.interrupts)) for task in state.tasks),
+        )
+        for state in graph.get_state_history(THREAD)
+    ]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_has_the_same_states_as_with_the_saver_of_langgraph(store, name):
+    build, run = GRAPHS[name]
+    theirs, ours = (
+        build().compile(checkpointer=saver) for saver in (InMemorySaver(), IndelibleSaver(store))
+    )
+    run(theirs)
+    run(ours)
+    assert describe(ours) == describe(theirs)
+    # Another process has no cache.
+    again = build().compile(checkpointer=IndelibleSaver(store))
+    assert describe(again) == describe(theirs)
+
+
+async def test_an_async_graph_goes_on_in_another_process(any_store):
+    graph = build_asking().compile(checkpointer=IndelibleSaver(any_store))
+    await graph.ainvoke({"total": 0, "seen": []}, THREAD)
+    again = build_asking().compile(checkpointer=IndelibleSaver(any_store))
+    final = await again.ainvoke(Command(resume="yes"), THREAD)
+    assert (final["total"], final["seen"][-1]) == (3, "yes")
+
+
+def test_pruned_delta_threads_keep_their_values(store):
+    saver = IndelibleSaver(store)
+    graph = build_delta().compile(checkpointer=saver)
+    run_delta(graph)
+    before = graph.get_state(THREAD).values
+    saver.prune(["t"])
+    again = build_delta().compile(checkpointer=IndelibleSaver(store))
+    assert again.get_state(THREAD).values == before
+    assert len(before["items"]) == 8
+
+
+# Sharing
+
+
+def put(saver, config, values, *, version, channels=("messages",)):
+    checkpoint = empty_checkpoint()
+    versions = dict.fromkeys(channels, f"{version:032}.0")
+    checkpoint["channel_values"] = values
+    checkpoint["channel_versions"] = versions
+    return saver.put(config, checkpoint, {"source": "loop", "step": version}, versions)
+
+
+def messages(count):
+    return [HumanMessage(f"{number} {LONG}", id=str(number)) for number in range(count)]
+
+
+def logged(store):
+    return store.session("~thread/t").logged
+
+
+@pytest.fixture
+def saver(store):
+    return IndelibleSaver(store)
+
+
+@pytest.fixture
+def config():
+    return {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+def read(saver, config):
+    return saver.get_tuple(config).checkpoint["channel_values"]["messages"]
+
+
+@pytest.mark.parametrize(
+    ("change", "new"),
+    [
+        (lambda old: [*old, AIMessage(LONG, id="new")], 1),
+        (lambda old: add_messages(old, [HumanMessage("other " + LONG, id="5")]), 1),
+        (lambda old: add_messages(old, [RemoveMessage(id="5")]), 0),
+        (lambda old: old[::-1], 0),
+        (lambda old: [*old, *old], 0),
+        (lambda old: old[:3], 0),
+        (lambda old: old, 0),
+    ],
+    ids=["appended", "replaced", "removed", "reversed", "repeated", "cut", "same"],
+)
+@pytest.mark.parametrize("process", ["same", "another"])
+def test_a_checkpoint_stores_what_is_new(store, saver, config, change, new, process):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    if process == "another":
+        saver = IndelibleSaver(store)
+        saver.get_tuple(config)
+    # Not the same objects: what is loaded never is.
+    changed = change(messages(20))
+    before = logged(store)
+    config = put(saver, config, {"messages": changed}, version=2)
+    assert logged(store) - before == new + 1
+    assert read(saver, config) == changed
+    assert read(IndelibleSaver(store), config) == changed
+
+
+def test_dicts_share_their_items(store, saver, config):
+    files = {f"file {n}": LONG + str(n) for n in range(20)}
+    config = put(saver, config, {"messages": files}, version=1)
+    before = logged(store)
+    changed = {**files, "file 3": LONG + "changed", "file 20": LONG}
+    del changed["file 4"]
+    config = put(saver, config, {"messages": changed}, version=2)
+    assert logged(store) - before == 3
+    found = read(IndelibleSaver(store), config)
+    assert found == changed
+    assert list(found) == list(changed), "in the same order"
+
+
+def test_a_message_that_was_changed_in_place_is_stored_as_changed(store, saver, config):
+    changing = messages(20)
+    config = put(saver, config, {"messages": changing}, version=1)
+    first = config
+    changing[3].content = "changed " + LONG
+    config = put(saver, config, {"messages": changing}, version=2)
+    assert read(IndelibleSaver(store), config)[3].content == "changed " + LONG
+    assert read(saver, first) == messages(20)
+
+
+def test_what_is_returned_is_nobody_elses(saver, config):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    read(saver, config)[0].content = "changed"
+    assert read(saver, config) == messages(20)
+
+
+def test_pending_writes_and_channels_share_values(store, saver, config):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    answer = AIMessage(LONG, id="new")
+    saver.put_writes(config, [("messages", answer)], "task")
+    before = logged(store)
+    config = put(saver, config, {"messages": [*messages(20), answer]}, version=2)
+    assert logged(store) - before == 1, "the record alone"
+
+
+def test_more_values_than_fit_into_one_batch_are_stored(store, saver, config):
+    many = messages(2500)
+    config = put(saver, config, {"messages": many}, version=1)
+    assert read(IndelibleSaver(store), config) == many
+
+
+def test_long_chains_of_differences_read_back(store, saver, config):
+    configs = []
+    for number in range(1, 100):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+        configs.append(config)
+    fresh = IndelibleSaver(store)
+    for number in (1, 31, 32, 33, 34, 64, 65, 98, 99):
+        assert read(fresh, configs[number - 1]) == messages(number), number
+    assert [each.metadata["step"] for each in fresh.list(config)] == [99]
+    everything = {"configurable": {"thread_id": "t"}}
+    assert [each.metadata["step"] for each in fresh.list(everything)] == list(range(99, 0, -1))
+
+
+# Others
+
+
+def test_what_another_saver_pruned_is_stored_again(store, config):
+    one, other = IndelibleSaver(store), IndelibleSaver(store)
+    config = put(one, config, {"messages": messages(20)}, version=1)
+    config = put(one, config, {"messages": messages(21)}, version=2)
+    other.prune(["t"])
+    config = put(one, config, {"messages": messages(22)}, version=3)
+    assert read(IndelibleSaver(store), config) == messages(22)
+
+
+def test_a_rollback_shows_an_earlier_checkpoint(store, saver, config):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    snapshot = store.save_snapshot("~thread/t", label="good")
+    put(saver, config, {"messages": messages(21)}, version=2)
+    store.rollback_to_snapshot("~thread/t", snapshot.id)
+    assert read(saver, THREAD) == messages(20)
+    store.vacuum(undo_window=0.0)
+    config = put(saver, config, {"messages": messages(21)}, version=2)
+    assert read(IndelibleSaver(store), THREAD) == messages(21)
+
+
+def test_a_thread_and_a_chat_of_one_id_do_not_meet(store, saver, config):
+    store.add_message("t", "user", "hello")
+    store.remember("t", "a fact", id="fact")
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    saver.delete_thread("t")
+    assert [message.content for message in store.get_history("t")] == ["hello"]
+    assert saver.get_tuple(config) is None
+
+
+def test_search_and_history_do_not_show_values(store, saver, config):
+    put(saver, config, {"messages": messages(20)}, version=1)
+    assert store.search("words") == []
+    assert store.get_history("~thread/t") == []
+    assert store.verify().ok
+
+
+def test_many_threads_of_a_process_write_one_namespace(store, saver, config):
+    config = put(saver, config, {"messages": messages(5)}, version=1)
+
+    def work(number):
+        own = [*messages(5), HumanMessage(f"own {number} {LONG}", id=f"own{number}")]
+        configs[number] = put(saver, config, {"messages": own}, version=2)
+
+    configs = {}
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    fresh = IndelibleSaver(store)
+    for number, own in configs.items():
+        assert read(fresh, own)[-1].id == f"own{number}"
+    assert len(list(fresh.list(THREAD))) == 9
+
+
+def count_up(url, thread, turns, refused):
+    """In another process: count up what the thread holds, and try again when refused."""
+    builder = StateGraph(Numbers)
+    builder.add_node("add", lambda state: {"total": 1})
+    builder.add_edge(START, "add")
+    with indelible.open(url) as store:
+        saver = IndelibleSaver(store, on_conflict="refuse" if refused else "fork")
+        graph = builder.compile(checkpointer=saver)
+        for _ in range(turns):
+            while True:
+                try:
+                    graph.invoke({"total": 0}, thread, durability="sync")
+                    break
+                except indelible.ConflictError as error:
+                    if error.reason != "thread":
+                        raise
+
+
+def test_no_turn_of_eight_processes_is_lost_if_conflicts_are_refused(tmp_path):
+    url = str(tmp_path / "agent.db")
+    with starting() as start:
+        workers = [start(count_up, url, THREAD, 4, refused=True) for _ in range(8)]
+        for worker in workers:
+            worker.result(120)
+    with indelible.open(url) as store:
+        assert IndelibleSaver(store).get_tuple(THREAD).checkpoint["channel_values"]["total"] == 32
+
+
+@pytest.mark.parametrize("earlier_turns", [0, 1])
+def test_a_run_that_was_overtaken_is_refused(store, earlier_turns):
+    saver = IndelibleSaver(store, on_conflict="refuse")
+    overtaking = []
+
+    def run():
+        graph.invoke({"total": 0}, THREAD, durability="sync")
+
+    def add(state):
+        if overtaking:
+            overtaking.pop()()
+        return {"total": 1}
+
+    builder = StateGraph(Numbers)
+    builder.add_node("add", add)
+    builder.add_edge(START, "add")
+    graph = builder.compile(checkpointer=saver)
+    for _ in range(earlier_turns):
+        run()
+    overtaking.append(run)
+    with pytest.raises(indelible.ConflictError, match="went on without this run"):
+        run()
+    assert graph.get_state(THREAD).values["total"] == earlier_turns + 1
+
+
+def test_a_run_that_asked_for_a_checkpoint_by_its_id_is_not_refused(store):
+    ours, theirs = IndelibleSaver(store, on_conflict="refuse"), InMemorySaver()
+    graphs = [build_steps().compile(checkpointer=saver) for saver in (ours, theirs)]
+    for graph in graphs:
+        run_time_travel(graph)
+    assert describe(graphs[0]) == describe(graphs[1])
+
+
+def test_a_graph_of_messages_keeps_every_message(store):
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda state: {"messages": [AIMessage(LONG)]})
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    graph = builder.compile(checkpointer=IndelibleSaver(store))
+    for number in range(20):
+        graph.invoke({"messages": [("user", f"{number} {LONG}")]}, THREAD)
+    found = graph.get_state(THREAD).values["messages"]
+    assert [message.content for message in found[::2]] == [f"{n} {LONG}" for n in range(20)]
+    assert sum(entry.kind == "value" for entry in store.get_entries("~thread/t")) < 200
+
+
+def test_channels_come_and_go_in_long_chains(store, saver, config):
+    for number in range(1, 80):
+        names = ("messages",) if number % 2 else ("messages", "even")
+        values = {"messages": messages(2), "even": "the same"}
+        config = put(saver, config, values, version=number, channels=names)
+        found = IndelibleSaver(store).get_tuple(config).checkpoint["channel_values"]
+        assert found.get("even") == (None if number % 2 else "the same")
+
+
+def interrupt_once(monkeypatch, method, act):
+    """Do something just before the next call of a method of `Threads`."""
+    before = getattr(Threads, method)
+
+    async def interrupted(self, *args, **options):
+        monkeypatch.setattr(Threads, method, before)
+        act()
+        return await before(self, *args, **options)
+
+    monkeypatch.setattr(Threads, method, interrupted)
+
+
+def test_a_checkpoint_that_is_put_while_another_saver_prunes_is_not_lost(
+    store, saver, config, monkeypatch
+):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    config = put(saver, config, {"messages": messages(21)}, version=2)
+
+    def go_on():
+        put(saver, config, {"messages": messages(22)}, version=3)
+
+    interrupt_once(monkeypatch, "_copy_records", go_on)
+    IndelibleSaver(store).prune(["t"])
+    for each in (saver, IndelibleSaver(store)):
+        assert read(each, THREAD) == messages(22)
+        assert [found.metadata["step"] for found in each.list(THREAD)] == [3]
+
+
+class LastValues(TypedDict, total=False):
+    name: str
+    step: int
+
+
+def test_a_copied_checkpoint_has_all_its_channels(store):
+    builder = StateGraph(LastValues)
+    builder.add_node("one", lambda state: {"step": 1})
+    builder.add_node("two", lambda state: {"step": 2})
+    builder.add_edge(START, "one")
+    builder.add_edge("one", "two")
+    states = []
+    for saver in (InMemorySaver(), IndelibleSaver(store)):
+        graph = builder.compile(checkpointer=saver)
+        graph.invoke({"name": "ana"}, THREAD)
+        graph.update_state(THREAD, None, as_node="__copy__")
+        states.append(graph.get_state(THREAD).values)
+    assert states[0] == states[1] == {"name": "ana", "step": 2}
+
+
+def test_the_newest_record_of_an_id_counts_however_old_it_is(store, saver, config):
+    configs = []
+    for number in range(1, 60):
+        checkpoint = empty_checkpoint() | {"channel_versions": {"messages": str(number)}}
+        for text in ("old", "new"):
+            checkpoint["channel_values"] = {"messages": [f"{text} {number}"]}
+            stored = saver.put(config, checkpoint, {}, checkpoint["channel_versions"])
+        configs.append(stored)
+    fresh = IndelibleSaver(store)
+    assert [read(fresh, each) for each in configs] == [[f"new {n}"] for n in range(1, 60)]
+
+
+def test_a_thread_that_begins_again_shows_nothing_of_the_one_before(
+    store, saver, config, monkeypatch
+):
+    old = put(saver, config, {"messages": messages(20)}, version=1)
+
+    def begin_again():
+        other = IndelibleSaver(store)
+        other.delete_thread("t")
+        put(other, config, {"messages": [f"other {LONG}"] * 20}, version=1)
+
+    interrupt_once(monkeypatch, "read_writes", begin_again)
+    assert IndelibleSaver(store).get_tuple(old) is None
+    assert read(saver, THREAD) == read(IndelibleSaver(store), THREAD) == [f"other {LONG}"] * 20
+
+
+def test_a_state_that_was_looked_at_is_continued_even_if_conflicts_are_refused(store):
+    graph = build_steps().compile(checkpointer=IndelibleSaver(store, on_conflict="refuse"))
+    run_steps(graph)
+    past = graph.get_state(THREAD).config
+    graph.invoke({"total": 5}, THREAD)
+    assert graph.invoke({"total": 7}, past)["total"] == 11 + 7 + 3
+
+
+def test_many_small_parts_are_one_value(store, saver, config):
+    numbers = [number / 7 for number in range(5000)]
+    config = put(saver, config, {"messages": numbers}, version=1)
+    assert logged(store) == 2
+    assert read(IndelibleSaver(store), config) == numbers
