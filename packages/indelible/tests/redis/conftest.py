@@ -2,17 +2,15 @@
 
 import pytest
 
+from memory_contract.faults.servers.managed import start_until_exit
 from memory_contract.faults.servers.valkey import ValkeyServer
-from tests.support.valkey_cluster import ValkeyCluster
+from tests.support import redis_cluster
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory):
-    """A server for all tests that leave it as it is."""
-    server = ValkeyServer(tmp_path_factory.mktemp("valkey"), {"appendfsync": "no"})
-    server.start()
-    yield server
-    server.kill()
+def running():
+    """A server for all tests here that leave it as it is: some count its commands."""
+    return start_until_exit("valkey", lambda folder: ValkeyServer(folder, {"appendfsync": "no"}))
 
 
 @pytest.fixture
@@ -54,12 +52,6 @@ def start(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory):
+def shared_cluster():
     """Six servers, for tests that kill none of them."""
-    cluster = ValkeyCluster(tmp_path_factory.mktemp("cluster"), {"appendfsync": "no"})
-    try:
-        cluster.start()
-        cluster.calm()
-        yield cluster
-    finally:
-        cluster.stop()
+    return redis_cluster.running()

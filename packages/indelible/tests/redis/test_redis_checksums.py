@@ -5,8 +5,9 @@ from redis_writers import texts
 
 import indelible
 from indelible import CorruptEntryError, FormatError
-from indelible.backends.redis.keys import HEAD_FIELDS, VIEW_FIELDS
+from indelible.backends.redis.keys import VIEW_FIELDS
 
+HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS = (
     f"indelible:{{:s}}{part}" for part in "hvlksjqi"
 )

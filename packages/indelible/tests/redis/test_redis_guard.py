@@ -38,6 +38,8 @@ CLOCK = Clock()
 
 @pytest.fixture(scope="module")
 def store(running):
+    with running.client() as client:
+        client.flushall()
     with indelible.open(running.url, clock=CLOCK) as opened:
         yield opened
 

@@ -4,6 +4,7 @@ import pytest
 
 import indelible
 from indelible.backends.redis.scripts import load_script
+from indelible.core.limits import LOG_ENTRIES_MAX
 
 
 def calls(client):
@@ -110,10 +111,22 @@ def test_a_restarted_server_has_the_sessions_and_gets_the_scripts(start):
         assert [message.content for message in store.get_history("s")] == ["one", "two"]
 
 
-def test_every_script_has_only_the_constants_that_it_names():
+def test_a_list_sends_its_script_to_a_server_that_lost_it(url, client):
+    with indelible.open(url) as store:
+        for number in range(5):
+            store.add_message(f"s{number}", "user", "hello")
+        client.script_flush()
+        client.config_resetstat()
+        assert len(store.list_sessions()) == 5
+    stats = client.info("commandstats")
+    assert stats["cmdstat_eval"]["calls"] == 1
+    assert stats["cmdstat_evalsha"]["calls"] == 4
+
+
+def test_scripts_have_the_values_of_constants_in_place_of_their_names():
     text = load_script("append").text
-    assert "KEYS_KEPT = " in text
-    assert "MARKS" not in text
+    assert str(LOG_ENTRIES_MAX) in text
+    assert "LOG_MAX" not in text
 
 
 async def test_tasks_that_append_at_once_share_round_trips(url, client):

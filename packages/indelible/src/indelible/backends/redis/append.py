@@ -91,7 +91,9 @@ def build_append_call(
         "" if place is None else place,
         batch,
     ]
+    size = 0
     for kind, envelope, keep, opens, answers in op.drafts:
+        size += len(envelope)
         arguments += (
             compute_entry_checksum(keys.salt, envelope, batch=batch),
             format_rest(kind, keep, batch, key, opens, answers, envelope),
@@ -106,6 +108,7 @@ def build_append_call(
         write=True,
         confirmed=context.confirms,
         is_append=True,
+        size=size,
     )
 
 

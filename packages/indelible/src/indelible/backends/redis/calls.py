@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from indelible.backends.redis.connections import RedisOptions, is_cluster, is_simulated
 from indelible.backends.redis.errors import is_ask
 from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.scripts import LuaScript, load_script
 from indelible.core.backend import Handlers
-from indelible.core.clock import Clock, read_clock_ms
+from indelible.core.clock import read_clock_ms
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation
 from indelible.model import Durability
@@ -54,6 +55,7 @@ class SendCommands(Operation[Replies]):
     write: ClassVar = False
     confirmed: ClassVar = False
     is_append: ClassVar = False
+    size: ClassVar = 0
 
     def build_commands(self) -> tuple[Command, ...]:
         """Return the commands as they are sent."""
@@ -77,6 +79,8 @@ class ScriptCall(Operation[Replies]):
     repeatable: bool = True
     # Appends that wait at the same time share one call of the script.
     is_append: bool = False
+    # About how many bytes it brings, if these are many.
+    size: int = 0
     # Why the outcome of an earlier attempt is unknown, if it is.
     lost: BaseException | None = None
     # Whether the next attempt sends the text of the script.
@@ -140,32 +144,22 @@ def build_append(calls: Sequence[ScriptCall]) -> Command:
 class RedisContext:
     """What the handlers of one store share."""
 
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        clock: Clock | None,
-        durability: Durability | None,
-        shown: str,
-        timeout_s: float,
-        simulated: bool,
-        is_cluster: bool,
-    ) -> None:
-        self.namespace = namespace
-        self.clock = clock
-        self.demanded = durability
-        self.shown = shown
-        self.timeout_s = timeout_s
-        self.simulated = simulated
-        self.is_cluster = is_cluster
+    def __init__(self, options: RedisOptions) -> None:
+        self.namespace = options.namespace
+        self.clock = options.clock
+        self.demanded = options.durability
+        self.shown = options.shown
+        self.timeout_s = options.timeout_s
+        self.simulated = is_simulated(options.target)
+        self.is_cluster = is_cluster(options.target)
         # Whether replicas are asked for what is on their disks, and not just in their memory.
         self.waits_for_disks = False
         self.cursor_key: bytes | None = None
         # A write is followed by WAIT. A retry that finds its work done must write, too, or WAIT
         # would answer for nothing.
-        self.confirms = durability is Durability.REPLICATED
+        self.confirms = options.durability is Durability.REPLICATED
         self.touch = b"1" if self.confirms else b"0"
-        self._margin = b"%d" % (EXPIRY_MARGIN_MS if clock is None else TEST_MARGIN_MS)
+        self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
 
     def time(self) -> tuple[bytes, bytes]:

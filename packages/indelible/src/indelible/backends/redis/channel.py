@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -16,16 +17,15 @@ from indelible.backends.redis.connection_io import (
     limit_time,
     read_reply,
     release,
-    run_request,
 )
 from indelible.backends.redis.connections import READ_CONNECTIONS, WRITE_CONNECTIONS
 from indelible.backends.redis.request_batch import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
+    IDLE_S_MAX,
     ConnectionSlot,
     PendingRequest,
     RequestBatch,
-    compute_size,
 )
 from indelible.core.batcher import Batcher
 from indelible.core.leases import Lease, Slots
@@ -40,8 +40,18 @@ class Node:
         self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
 
     def send(self, request: Request) -> Replies:
-        """Send a request, and return the replies."""
-        return (self.writers if request.write else self.readers).run(request)
+        """Send a request, with others that wait, and return the replies.
+
+        A write is waited for even by a cancelled task.
+        """
+        channel = self.writers if request.write else self.readers
+        try:
+            return channel.batcher.run(request, request.deadline, cancellable=not request.write)
+        except BusyError as error:
+            return Lost(error)
+        except OutcomeUnknownError as error:
+            # The sender of the batch was interrupted.
+            return Lost(error, sent=True)
 
     def close(self) -> None:
         """Release the connections."""
@@ -70,19 +80,9 @@ class Channel:
             senders=connections,
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
-            size_of=compute_size,
+            size_of=attrgetter("size"),
         )
         self._closed = False
-
-    def run(self, request: Request) -> Replies:
-        """Send a request, with others that wait, and return its replies."""
-        try:
-            return run_request(self.batcher, request)
-        except BusyError as error:
-            return Lost(error)
-        except OutcomeUnknownError as error:
-            # The sender of the batch was interrupted.
-            return Lost(error, sent=True)
 
     def close(self) -> None:
         """Release every idle connection; those in use follow."""
@@ -119,7 +119,8 @@ class Channel:
         sent = False
         try:
             with limit_time(left_s):
-                if slot.box:
+                is_idle = time.monotonic() - slot.used_at > IDLE_S_MAX
+                if slot.box and (slot.busy or is_idle):
                     self._drop_if_stale(slot)
                 connection = connect_slot(slot, self._pool, left_s)
                 sent = slot.busy = True
@@ -145,7 +146,7 @@ class Channel:
     def _drop_if_stale(self, slot: ConnectionSlot) -> None:
         """Close a connection that was interrupted, or that the server has closed meanwhile."""
         stale = slot.busy
-        if not stale and slot.is_idle_for_long:
+        if not stale:
             try:
                 stale = slot.connection.can_read()
             except (RedisError, OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -15,16 +16,15 @@ from indelible.backends.redis.connection_io import (
     limit_time_async,
     read_reply_async,
     release_async,
-    run_request_async,
 )
 from indelible.backends.redis.connections import READ_CONNECTIONS, WRITE_CONNECTIONS
 from indelible.backends.redis.request_batch import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
+    IDLE_S_MAX,
     ConnectionSlot,
     PendingRequest,
     RequestBatch,
-    compute_size,
 )
 from indelible.core.batcher import AsyncBatcher
 from indelible.core.leases import Lease, Slots
@@ -39,8 +39,20 @@ class AsyncNode:
         self.readers = AsyncChannel(pool, READ_CONNECTIONS, context, keeps=keeps)
 
     async def send(self, request: Request) -> Replies:
-        """Send a request, and return the replies."""
-        return await (self.writers if request.write else self.readers).run(request)
+        """Send a request, with others that wait, and return the replies.
+
+        A write is waited for even by a cancelled task.
+        """
+        channel = self.writers if request.write else self.readers
+        try:
+            return await channel.batcher.run(
+                request, request.deadline, cancellable=not request.write
+            )
+        except BusyError as error:
+            return Lost(error)
+        except OutcomeUnknownError as error:
+            # The sender of the batch was interrupted.
+            return Lost(error, sent=True)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -69,19 +81,9 @@ class AsyncChannel:
             senders=connections,
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
-            size_of=compute_size,
+            size_of=attrgetter("size"),
         )
         self._closed = False
-
-    async def run(self, request: Request) -> Replies:
-        """Send a request, with others that wait, and return its replies."""
-        try:
-            return await run_request_async(self.batcher, request)
-        except BusyError as error:
-            return Lost(error)
-        except OutcomeUnknownError as error:
-            # The sender of the batch was interrupted.
-            return Lost(error, sent=True)
 
     async def close(self) -> None:
         """Release every idle connection; those in use follow."""
@@ -118,7 +120,8 @@ class AsyncChannel:
         sent = False
         try:
             async with limit_time_async(left_s):
-                if slot.box:
+                is_idle = time.monotonic() - slot.used_at > IDLE_S_MAX
+                if slot.box and (slot.busy or is_idle):
                     await self._drop_if_stale(slot)
                 connection = await connect_slot_async(slot, self._pool, left_s)
                 sent = slot.busy = True
@@ -144,7 +147,7 @@ class AsyncChannel:
     async def _drop_if_stale(self, slot: ConnectionSlot) -> None:
         """Close a connection that was interrupted, or that the server has closed meanwhile."""
         stale = slot.busy
-        if not stale and slot.is_idle_for_long:
+        if not stale:
             try:
                 stale = await slot.connection.can_read()
             except (RedisError, OSError):

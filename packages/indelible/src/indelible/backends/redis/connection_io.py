@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from indelible.backends.redis.calls import Replies, Request
 from indelible.backends.redis.connections import (
     TIMEOUT_S_MIN,
     RedisOptions,
@@ -16,7 +17,6 @@ from indelible.backends.redis.connections import (
     connecting_within,
 )
 from indelible.backends.redis.request_batch import ConnectionSlot
-from indelible.core.batcher import AsyncBatcher, Batcher
 from indelible.core.leases import call_into
 
 _NO_LIMIT: AbstractContextManager[None] = nullcontext()
@@ -94,14 +94,24 @@ class _NodePool:
         self._node.release(connection)
 
 
-def run_request(batcher: Batcher[Request, Replies], request: Request) -> Replies:
-    """Send a request, with others that wait."""
-    return batcher.run(request, request.deadline)
+# Who owns connections: they cannot be used in another event loop, and both sides of a fork would
+# read each other's replies.
+get_owner = os.getpid
+get_owner_async = asyncio.get_running_loop
 
 
-async def run_request_async(batcher: AsyncBatcher[Request, Replies], request: Request) -> Replies:
-    """Send a request, with others that wait. A write is waited for even by a cancelled task."""
-    return await batcher.run(request, request.deadline, cancellable=not request.write)
+def has_ended(process: int) -> bool:
+    """Whether an owner uses its connections no more here: a forked child leaves them alone."""
+    return process != os.getpid()
+
+
+def has_ended_async(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether an owner uses its connections no more."""
+    return loop.is_closed()
+
+
+sleep = time.sleep
+sleep_async = asyncio.sleep
 
 
 def limit_time(_seconds: float) -> AbstractContextManager[None]:
@@ -123,8 +133,10 @@ def connect_slot(slot: ConnectionSlot, pool: Any, left_s: float) -> Any:
     if not slot.box:
         with connecting_within(left_s):
             call_into(slot.box, pool.get_connection)
-    connection = slot.box[0]
-    if not slot.waits_about(left_s):
+    connection, timeout_s = slot.box[0], slot.timeout_s
+    # Not if it waits about as long already. A simulated connection has no socket.
+    waits = timeout_s is not None and 0.95 * timeout_s < left_s < 1.05 * timeout_s
+    if not waits and not slot.is_simulated:
         connection.update_current_socket_timeout(left_s)
         slot.timeout_s = left_s
     return connection

@@ -1,21 +1,26 @@
-"""The blocking driver: a calling thread also sends the requests of others."""
+# Generated from driver_async.py by scripts/generate_sync.py: edit that file instead.
+"""The backend: what waits at the same time is sent together; blocking."""
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from indelible.backends.redis.calls import HANDLERS, Lost, ScriptCall, SendCommands
+from indelible.backends.redis.calls import (
+    HANDLERS,
+    Lost,
+    RedisContext,
+    ScriptCall,
+    SendCommands,
+)
 from indelible.backends.redis.channel import Node
+from indelible.backends.redis.connection_io import get_owner, has_ended, sleep
 from indelible.backends.redis.connections import RedisOptions, keeps_connections
-from indelible.backends.redis.plans import build_context, prepare, read_claims
+from indelible.backends.redis.plans import prepare, read_claims
 from indelible.backends.redis.requests import Wait
 from indelible.backends.redis.topology import build_topology
-from indelible.core import fork
 from indelible.core.plan import Operation, Plan, run_plan
 from indelible.errors import ClosedError
 from indelible.model import Claims
@@ -23,17 +28,23 @@ from indelible.model import Claims
 R = TypeVar("R")
 
 
+class Servers:
+    """The servers, with connections that only their owner uses."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self.topology = build_topology(options)
+        self.nodes: dict[str, Node] = {}
+
+
 class RedisBackend:
     """Performs operations on Redis, Valkey or a cluster of them, blocking."""
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        self._context = build_context(options)
-        self._topology = build_topology(options)
-        self._servers: dict[str, Node] = {}
-        self._lock = threading.Lock()
+        self._context = RedisContext(options)
+        # By their owner: an event loop, or a process if the calls are blocking.
+        self._servers: dict[Any, Servers] = {}
         self._closed = False
-        fork.register(after_in_child=self.reset)
 
     def __repr__(self) -> str:
         return f"RedisBackend({self._options.shown!r})"
@@ -56,44 +67,48 @@ class RedisBackend:
 
     def close(self) -> None:
         """Release the connections; a client that was handed in stays open."""
-        with self._lock:
-            self._closed = True
-            servers, self._servers = self._servers, {}
-        for server in servers.values():
-            server.close()
-        self._topology.close()
+        self._closed = True
+        servers = self._servers.pop(get_owner(), None)
+        if servers is not None:
+            for node in list(servers.nodes.values()):
+                node.close()
+            servers.topology.close()
 
-    def reset(self) -> None:
-        """In a forked child: leave the connections to the parent."""
-        self._lock = threading.Lock()
-        self._servers = {}
-        self._topology = build_topology(self._options)
+    def find_servers(self) -> Servers:
+        """Return the servers of the caller's event loop or process."""
+        owner = get_owner()
+        servers = self._servers.get(owner)
+        if servers is None:
+            for each in list(self._servers):
+                if has_ended(each):
+                    self._servers.pop(each, None)
+            # Another thread may be as far; nothing is connected yet.
+            servers = self._servers.setdefault(owner, Servers(self._options))
+            self._refuse_if_closed()
+        return servers
 
     def _run(self, plan: Plan[R]) -> R:
+        self._refuse_if_closed()
+        return run_plan(plan, self._execute)
+
+    def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ClosedError("the store is closed")
-        return run_plan(plan, self._execute)
 
     def _execute(self, op: Operation[Any]) -> Any:
         if isinstance(op, Wait):
-            time.sleep(op.seconds)
+            sleep(op.seconds)
             return None
+        servers = self.find_servers()
         try:
             if not isinstance(op, (ScriptCall, SendCommands)):
-                return self._topology.count()
-            name, pool = self._topology.locate(op)
+                return servers.topology.count()
+            name, pool = servers.topology.locate(op)
         except (RedisError, RedisClusterException, OSError) as error:
             return Lost(error) if isinstance(op, (ScriptCall, SendCommands)) else error
-        return self._find_server(name, pool).send(op)
-
-    def _find_server(self, name: str, pool: Any) -> Node:
-        server = self._servers.get(name)
-        if server is None:
-            with self._lock:
-                if self._closed:
-                    raise ClosedError("the store is closed")
-                server = self._servers.get(name)
-                if server is None:
-                    keeps = keeps_connections(pool, owned=self._topology.owned)
-                    server = self._servers[name] = Node(pool, self._context, keeps=keeps)
-        return server
+        node = servers.nodes.get(name)
+        if node is None:
+            keeps = keeps_connections(pool, owned=servers.topology.owned)
+            node = servers.nodes.setdefault(name, Node(pool, self._context, keeps=keeps))
+            self._refuse_if_closed()
+        return node.send(op)

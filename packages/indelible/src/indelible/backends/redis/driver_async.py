@@ -1,18 +1,23 @@
-"""The async driver: tasks whose requests share round trips."""
+"""The backend: what waits at the same time is sent together; async."""
 
 from __future__ import annotations
 
-import asyncio
-import weakref
 from pathlib import Path
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from indelible.backends.redis.calls import HANDLERS, Lost, ScriptCall, SendCommands
+from indelible.backends.redis.calls import (
+    HANDLERS,
+    Lost,
+    RedisContext,
+    ScriptCall,
+    SendCommands,
+)
 from indelible.backends.redis.channel_async import AsyncNode
+from indelible.backends.redis.connection_io import get_owner_async, has_ended_async, sleep_async
 from indelible.backends.redis.connections import RedisOptions, keeps_connections
-from indelible.backends.redis.plans import build_context, prepare, read_claims
+from indelible.backends.redis.plans import prepare, read_claims
 from indelible.backends.redis.requests import Wait
 from indelible.backends.redis.topology_async import build_topology_async
 from indelible.core.plan import Operation, Plan, run_plan_async
@@ -22,12 +27,12 @@ from indelible.model import Claims
 R = TypeVar("R")
 
 
-class LoopState:
-    """What belongs to one event loop: connections cannot be used in another."""
+class AsyncServers:
+    """The servers, with connections that only their owner uses."""
 
     def __init__(self, options: RedisOptions) -> None:
         self.topology = build_topology_async(options)
-        self.servers: dict[str, AsyncNode] = {}
+        self.nodes: dict[str, AsyncNode] = {}
 
 
 class AsyncRedisBackend:
@@ -35,10 +40,9 @@ class AsyncRedisBackend:
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        self._context = build_context(options)
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._context = RedisContext(options)
+        # By their owner: an event loop, or a process if the calls are blocking.
+        self._servers: dict[Any, AsyncServers] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -63,42 +67,47 @@ class AsyncRedisBackend:
     async def close(self) -> None:
         """Release the connections; a client that was handed in stays open."""
         self._closed = True
-        state = self._loops.pop(asyncio.get_running_loop(), None)
-        if state is not None:
-            for server in state.servers.values():
-                await server.close()
-            await state.topology.close()
+        servers = self._servers.pop(get_owner_async(), None)
+        if servers is not None:
+            for node in list(servers.nodes.values()):
+                await node.close()
+            await servers.topology.close()
+
+    def find_servers(self) -> AsyncServers:
+        """Return the servers of the caller's event loop or process."""
+        owner = get_owner_async()
+        servers = self._servers.get(owner)
+        if servers is None:
+            for each in list(self._servers):
+                if has_ended_async(each):
+                    self._servers.pop(each, None)
+            # Another thread may be as far; nothing is connected yet.
+            servers = self._servers.setdefault(owner, AsyncServers(self._options))
+            self._refuse_if_closed()
+        return servers
 
     async def _run(self, plan: Plan[R]) -> R:
+        self._refuse_if_closed()
+        return await run_plan_async(plan, self._execute)
+
+    def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ClosedError("the store is closed")
-        return await run_plan_async(plan, self._execute)
 
     async def _execute(self, op: Operation[Any]) -> Any:
         if isinstance(op, Wait):
-            await asyncio.sleep(op.seconds)
+            await sleep_async(op.seconds)
             return None
-        state = self._find_state()
+        servers = self.find_servers()
         try:
             if not isinstance(op, (ScriptCall, SendCommands)):
-                return await state.topology.count()
-            name, pool = await state.topology.locate(op)
+                return await servers.topology.count()
+            name, pool = await servers.topology.locate(op)
         except (RedisError, RedisClusterException, OSError) as error:
             return Lost(error) if isinstance(op, (ScriptCall, SendCommands)) else error
-        return await self._find_server(state, name, pool).send(op)
-
-    def _find_state(self) -> LoopState:
-        loop = asyncio.get_running_loop()
-        state = self._loops.get(loop)
-        if state is None:
-            if self._closed:
-                raise ClosedError("the store is closed")
-            state = self._loops[loop] = LoopState(self._options)
-        return state
-
-    def _find_server(self, state: LoopState, name: str, pool: Any) -> AsyncNode:
-        server = state.servers.get(name)
-        if server is None:
-            keeps = keeps_connections(pool, owned=state.topology.owned)
-            server = state.servers[name] = AsyncNode(pool, self._context, keeps=keeps)
-        return server
+        node = servers.nodes.get(name)
+        if node is None:
+            keeps = keeps_connections(pool, owned=servers.topology.owned)
+            node = servers.nodes.setdefault(name, AsyncNode(pool, self._context, keeps=keeps))
+            self._refuse_if_closed()
+        return await node.send(op)

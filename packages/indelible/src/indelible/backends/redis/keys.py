@@ -20,14 +20,6 @@ SECRET_KEY = PREFIX + "secret"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS = "hvlksjqi"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS)
 
-HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
-# The words of a state. `ends` is when the engine frees the keys; `lines` and `taken` count the
-# changes and snapshots that were ever written; the last five say how many fields the other hashes
-# have, and how many members the index of items.
-STATE_FIELDS = (
-    *("life", "born", "generation", "staged", "ends", "created", "lines", "taken"),
-    *("keys", "snapshots", "journal", "aside", "items"),
-)
 VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
 
 # Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
@@ -77,11 +69,6 @@ def build_heads_pattern(namespace: str, prefix: str) -> str:
 def build_parts_pattern(namespace: str, prefix: str) -> str:
     """Build the pattern for every key of these sessions."""
     return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}?"
-
-
-def is_head(key: bytes) -> bool:
-    """Whether this is the head of a session."""
-    return key.endswith(HEAD.encode())
 
 
 def replace_part(key: bytes, part: str) -> bytes:

@@ -13,18 +13,11 @@ import json
 from typing import Final, NamedTuple
 
 from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
-from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, parse_item
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, ITEM_KINDS, parse_item
 from indelible.core.operations import LogRow, StoredEntry, tuple_new
+from indelible.core.rows import KIND_NUMBER
 from indelible.model import Kind
 
-# Kinds as rows have them.
-KIND_NUMBER: Final = {
-    Kind.MESSAGE: 1,
-    Kind.TOOL_CALL: 2,
-    Kind.TOOL_RESULT: 3,
-    Kind.SUMMARY: 4,
-    Kind.MEMORY: 5,
-}
 _KIND: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
 # How scripts take a row apart: up to the key, whose place comes last. The first pattern finds
 # generation, batch, and the sizes of key and links; the second finds the kind and these sizes;
@@ -45,7 +38,7 @@ def format_rest(
 ) -> bytes:
     """Build a row without the words that a script writes."""
     number = KIND_NUMBER[kind] if kind is not None else 0
-    if kind is Kind.MEMORY:
+    if kind in ITEM_KINDS:
         links = (parse_item(kind, envelope) or "").encode()
     else:
         links = json.dumps([opens, answers]).encode() if opens or answers else b""
@@ -113,7 +106,7 @@ class Row(NamedTuple):
 
     def parse_links(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the ids of the tool calls that the entry opens and answers."""
-        if not self.links or self.kind is Kind.MEMORY:
+        if not self.links or self.kind in ITEM_KINDS:
             return (), ()
         try:
             opens, answers = json.loads(self.links)

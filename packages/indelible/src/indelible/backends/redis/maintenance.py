@@ -17,7 +17,6 @@ from indelible.backends.redis.keys import (
     HEAD,
     JOURNAL,
     SNAPSHOTS,
-    STATE_FIELDS,
     USED,
     VIEW,
     build_heads_pattern,
@@ -26,8 +25,13 @@ from indelible.backends.redis.keys import (
 )
 from indelible.backends.redis.log_rows import get_checksum, parse_row
 from indelible.backends.redis.read import read_rows
-from indelible.backends.redis.requests import ask_server, call_script, count_servers
-from indelible.backends.redis.sessions import SCAN_KEYS, read_parts, require
+from indelible.backends.redis.requests import (
+    call_script,
+    count_servers,
+    require,
+    send_commands,
+)
+from indelible.backends.redis.sessions import SCAN_KEYS, read_parts
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
@@ -42,11 +46,14 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import (
     CheckEngine,
+    CheckIndex,
     CheckSession,
     Erase,
     EraseItem,
     EraseResult,
     Head,
+    IndexResult,
+    IndexText,
     JournalLine,
     Quarantine,
     ReadQuarantine,
@@ -126,9 +133,8 @@ def _reclaim_dead(
     context: RedisContext, op: Reclaim, now_ms: int, state: bytes
 ) -> Plan[ReclaimResult | None]:
     """Remove what a life that ended has left, or a stage that was abandoned."""
-    words = dict(zip(STATE_FIELDS, state.split(b" "), strict=True))
-    abandoned_ms = int(words["created"]) + STAGE_ABANDONED_S * 1000
-    if words["staged"] == b"1" and now_ms < abandoned_ms:
+    life, _, _, staged, _, created, *_ = state.split(b" ")
+    if staged == b"1" and now_ms < int(created) + STAGE_ABANDONED_S * 1000:
         return ReclaimResult()
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     if op.dry_run:
@@ -138,7 +144,7 @@ def _reclaim_dead(
         context.write(
             "delete_expired",
             op.session,
-            words["life"],
+            life,
             STAGE_ABANDONED_S * 1000,
             repeatable=False,
         ),
@@ -247,10 +253,10 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
                 "COUNT",
                 SCAN_KEYS,
             )
-            (scanned,) = yield from ask_server(context, server, (scan,))
+            (scanned,) = yield from send_commands(context, server, (scan,))
             after, heads = require(context, scanned)
             looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
-            origins = (yield from ask_server(context, server, looks)) if looks else []
+            origins = (yield from send_commands(context, server, looks)) if looks else []
             names |= {
                 name
                 for key, origin in zip(heads, origins, strict=True)
@@ -285,6 +291,20 @@ _CHECKED = (
     (JOURNAL, b"", "the line of the journal"),
     (ASIDE, b"q", "the entry in quarantine at"),
 )
+
+
+@HANDLERS.handles(IndexText)
+def index_text(_context: RedisContext, _op: IndexText) -> Plan[IndexResult]:
+    """Do nothing: there is no index of words."""
+    yield from ()
+    return IndexResult()
+
+
+@HANDLERS.handles(CheckIndex)
+def check_index(_context: RedisContext, _op: CheckIndex) -> Plan[tuple[str, ...]]:
+    """Check nothing: there is no index of words."""
+    yield from ()
+    return ()
 
 
 @HANDLERS.handles(CheckSession)

@@ -13,10 +13,9 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     staging,
     views,
 )
-from indelible.backends.redis.calls import HANDLERS, RedisContext
-from indelible.backends.redis.connections import RedisOptions, is_cluster, is_simulated
+from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
-from indelible.backends.redis.requests import exchange, reach_server
+from indelible.backends.redis.requests import reach_server, require, send_commands
 from indelible.backends.redis.settings import read_settings
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.operations import ReadCursorKey
@@ -50,8 +49,7 @@ def refuse_other_format(found: Any, *, shown: str) -> None:
 def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
     """Return the key for cursors; the first store that needs it writes the secret."""
     if context.cursor_key is None or op.again:
-        commands = (("SET", SECRET_KEY, create_secret(), "NX"), ("GET", SECRET_KEY))
-        _, secret = yield from exchange(context, SECRET_KEY, commands)
+        secret = yield from _set_once(context, SECRET_KEY, create_secret())
         if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
             raise FormatError(f"the secret that signs cursors on {context.shown} is damaged")
         context.cursor_key = derive_key(secret, context.namespace)
@@ -66,9 +64,16 @@ def prepare(context: RedisContext) -> Plan[None]:
         every, demanded=context.demanded, simulated=context.simulated, shown=context.shown
     )
     context.waits_for_disks = all(each.can_wait_for_disks for each in every)
-    commands = (("SET", FORMAT_KEY, FORMAT, "NX"), ("GET", FORMAT_KEY))
-    _, found = yield from exchange(context, FORMAT_KEY, commands)
+    found = yield from _set_once(context, FORMAT_KEY, FORMAT)
     refuse_other_format(found, shown=context.shown)
+
+
+def _set_once(context: RedisContext, key: str, value: Argument) -> Plan[Any]:
+    """Return the value of a key, after setting it if there is none."""
+    commands = (("SET", key, value, "NX"), ("GET", key))
+    replies = yield from send_commands(context, key, commands)
+    _, found = [require(context, reply) for reply in replies]
+    return found
 
 
 def read_claims(context: RedisContext) -> Plan[Claims]:
@@ -80,17 +85,4 @@ def read_claims(context: RedisContext) -> Plan[Claims]:
         simulated=context.simulated,
         cluster=context.is_cluster,
         ttl_clock="server" if context.clock is None else "caller",
-    )
-
-
-def build_context(options: RedisOptions) -> RedisContext:
-    """Build what the handlers of a store share."""
-    return RedisContext(
-        namespace=options.namespace,
-        clock=options.clock,
-        durability=options.durability,
-        shown=options.shown,
-        timeout_s=options.timeout_s,
-        simulated=is_simulated(options.target),
-        is_cluster=is_cluster(options.target),
     )

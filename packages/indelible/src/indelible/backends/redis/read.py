@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from indelible.backends.redis.calls import HANDLERS, RedisContext, to_pairs
 from indelible.backends.redis.keys import ITEMS
-from indelible.backends.redis.log_rows import KIND_NUMBER, parse_entry, parse_log_row, parse_row
+from indelible.backends.redis.log_rows import parse_entry, parse_log_row, parse_row
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import READ_ROWS
 from indelible.backends.redis.sessions import format_extents, parse_head, read_parts
@@ -14,6 +14,7 @@ from indelible.core.operations import (
     EntrySlice,
     FindItems,
     FindNearest,
+    FindText,
     FrozenView,
     Head,
     ItemPage,
@@ -24,9 +25,9 @@ from indelible.core.operations import (
     ReadLog,
     ReadOutline,
     SessionOutline,
-    StoredEntry,
 )
 from indelible.core.plan import Plan
+from indelible.core.rows import KIND_NUMBER
 from indelible.errors import ConflictError, CorruptEntryError, FormatError
 from indelible.model import Status
 from indelible.view import Extents
@@ -38,9 +39,23 @@ Rows = list[tuple[int, bytes]]
 @HANDLERS.handles(Read)
 def read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
     """Read entries of one state, in order."""
+    head, frozen, found = yield from _read_state(context, op)
+    salt = context.keys(op.session).salt
+    rows = [parse_entry(position, raw, salt) for position, raw in found]
+    resume = None
+    if op.limit is not None and len(rows) > op.limit:
+        rows = rows[: op.limit]
+        resume = rows[-1].position + (0 if op.newest else 1)
+    return EntrySlice(head, frozen, tuple(reversed(rows) if op.newest else rows), resume)
+
+
+def _read_state(
+    context: RedisContext, op: Read, *, brief: bool = False
+) -> Plan[tuple[Head, FrozenView, Rows]]:
+    """Read the rows of one state, and one more than its limit allows."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         try:
-            return (yield from _read(context, op))
+            return (yield from _read_portions(context, op, brief))
         except ConflictError:
             # It was vacuumed or expired between two portions. A reader of the latest state gets
             # the one that is latest now.
@@ -49,11 +64,12 @@ def read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
     raise rules.build_gone_error(op.session)
 
 
-def _read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
+def _read_portions(
+    context: RedisContext, op: Read, brief: bool
+) -> Plan[tuple[Head, FrozenView, Rows]]:
     frozen, start = op.frozen, op.start
     head: Head | None = None
-    rows: list[StoredEntry] = []
-    salt = context.keys(op.session).salt
+    rows: Rows = []
     # A digit that is no kind's stands for "none of them", since nothing stands for "all".
     kinds = ""
     if op.kinds is not None:
@@ -61,21 +77,23 @@ def _read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
     while True:
         wanted = READ_ROWS if op.limit is None else min(op.limit + 1 - len(rows), READ_ROWS)
         looked, start, found = yield from read_rows(
-            context, op.session, frozen, start=start, newest=op.newest, wanted=wanted, kinds=kinds
+            context,
+            op.session,
+            frozen,
+            start=start,
+            newest=op.newest,
+            wanted=wanted,
+            kinds=kinds,
+            brief=brief,
         )
         head = head or looked
         # Later portions continue in the state that the first one saw.
         frozen = rules.choose_frozen_view(op.session, frozen, looked)
         if frozen.vacuums != looked.vacuums and any(not raw for _, raw in found):
             raise rules.build_gone_error(op.session)
-        rows += [parse_entry(position, raw, salt) for position, raw in found]
+        rows += found
         if start is None or (op.limit is not None and len(rows) > op.limit):
-            break
-    resume = None
-    if op.limit is not None and len(rows) > op.limit:
-        rows = rows[: op.limit]
-        resume = rows[-1].position + (0 if op.newest else 1)
-    return EntrySlice(head, frozen, tuple(reversed(rows) if op.newest else rows), resume)
+            return head, frozen, rows
 
 
 def read_rows(
@@ -142,34 +160,17 @@ def find_nearest(_context: RedisContext, _op: FindNearest) -> Plan[None]:
     yield from ()
 
 
+@HANDLERS.handles(FindText)
+def find_text(_context: RedisContext, _op: FindText) -> Plan[None]:
+    """Return None: there is no index of words."""
+    yield from ()
+
+
 @HANDLERS.handles(ReadOutline)
 def read_outline(context: RedisContext, op: ReadOutline) -> Plan[SessionOutline]:
     """Read kinds, sizes and links of what is visible."""
-    for _ in range(VIEW_ATTEMPTS_MAX):
-        try:
-            return (yield from _read_outline(context, op))
-        except ConflictError:
-            continue
-    raise rules.build_gone_error(op.session)
-
-
-def _read_outline(context: RedisContext, op: ReadOutline) -> Plan[SessionOutline]:
-    head: Head | None = None
-    frozen: FrozenView | None = None
-    start: int | None = None
-    entries: list[Outline] = []
-    while True:
-        looked, start, rows = yield from read_rows(
-            context, op.session, frozen, start=start, brief=True
-        )
-        head = head or looked
-        frozen = rules.choose_frozen_view(op.session, frozen, looked)
-        for position, raw in rows:
-            if not raw and looked.vacuums != frozen.vacuums:
-                raise rules.build_gone_error(op.session)
-            entries.append(_parse_outline(op.session, position, raw))
-        if start is None:
-            return SessionOutline(head, tuple(entries))
+    head, _, rows = yield from _read_state(context, Read(op.session), brief=True)
+    return SessionOutline(head, tuple(_parse_outline(op.session, *row) for row in rows))
 
 
 def _parse_outline(session: str, position: int, brief: bytes) -> Outline:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import hiredis
@@ -16,13 +15,15 @@ from indelible.backends.redis.calls import (
     Replies,
     Request,
     ScriptCall,
-    SendCommands,
     build_append,
 )
 from indelible.backends.redis.errors import UnconfirmedError, is_ask, parse_code
 from indelible.core.batcher import Pending
 
 PendingRequest = Pending[Request, Replies]
+
+# Its annotation allows commands of one word only.
+_pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)
 
 # Requests that share one round trip: enough to pay, few enough to be fair.
 BATCH_MAX = 256
@@ -36,13 +37,6 @@ WAIT_SHARE = 0.8
 IDLE_S_MAX = 0.05
 
 
-def compute_size(request: Request) -> int:
-    """Return about how many bytes are sent for a request."""
-    if isinstance(request, SendCommands):
-        return 0
-    return sum([len(word) for word in request.arguments if type(word) is bytes])
-
-
 class RequestBatch:
     """A batch on its way: the commands that are sent for it, and the replies."""
 
@@ -54,32 +48,35 @@ class RequestBatch:
         self.met_replica = False
         # Requests, and how many replies are theirs; several requests share one reply.
         self._shares: list[tuple[list[PendingRequest], int]] = []
-        self.left_s = max([pending.deadline.left_s() for pending in batch])
-        # Appends that share a call; on a cluster the keys of a call must share a slot.
-        groups: dict[int, list[PendingRequest]] = {}
+        self.left_s = 0.0
         self._confirms = False
+        # Appends that share a call; on a cluster the keys of a call must share a slot.
+        groups: dict[int, tuple[list[PendingRequest], list[ScriptCall]]] = {}
         for pending in batch:
             request = pending.request
+            left_s = pending.deadline.left_s()
+            self.left_s = max(self.left_s, left_s)
             if request.confirmed:
                 self._confirms = True
             if isinstance(request, ScriptCall) and request.is_append and not is_ask(request.failed):
                 slot = request.keys.slot if context.is_cluster else 0
-                groups.setdefault(slot, []).append(pending)
+                owners, calls = groups.setdefault(slot, ([], []))
+                owners.append(pending)
+                calls.append(request)
             else:
                 commands = request.build_commands()
                 self.commands += commands
                 self._shares.append(([pending], len(commands)))
-        for group in groups.values():
-            calls = [pending.request for pending in group]
-            self.commands.append(build_append(cast(list[ScriptCall], calls)))
-            self._shares.append((group, 1))
+        for owners, calls in groups.values():
+            self.commands.append(build_append(calls))
+            self._shares.append((owners, 1))
         if self._confirms:
             wait_ms = max(1, int(self.left_s * WAIT_SHARE * 1000))
             self.commands += _build_waits(wait_ms, context.waits_for_disks)
 
     def pack(self) -> list[bytes]:
         """Return the commands as they are sent."""
-        return [b"".join([hiredis.pack_command(cast(Any, each)) for each in self.commands])]
+        return [b"".join(map(_pack, self.commands))]
 
     def settle(self) -> None:
         """Give each request its replies: all have come."""
@@ -114,14 +111,10 @@ class RequestBatch:
             else:
                 # Appends have one answer each in their reply. An error has a minus before it.
                 for pending, answer in zip(owners, replies[-1], strict=True):
-                    yield pending, [_parse_answer(answer)]
-
-
-def _parse_answer(answer: Any) -> Any:
-    """Return what one append of several was answered."""
-    if type(answer) is bytes and answer.startswith(b"-"):
-        return ResponseError(answer[1:].decode("utf-8", "replace"))
-    return answer
+                    if type(answer) is bytes and answer.startswith(b"-"):
+                        yield pending, [ResponseError(answer[1:].decode("utf-8", "replace"))]
+                    else:
+                        yield pending, [answer]
 
 
 def _wrote(reply: Any) -> bool:
@@ -185,15 +178,3 @@ class ConnectionSlot:
         self.busy = False
         self.timeout_s = None
         return connection
-
-    def waits_about(self, left_s: float) -> bool:
-        """Whether its socket waits about this long already, so that it need not be told."""
-        timeout_s = self.timeout_s
-        if timeout_s is None:
-            return self.is_simulated
-        return 0.95 * timeout_s < left_s < 1.05 * timeout_s
-
-    @property
-    def is_idle_for_long(self) -> bool:
-        """Whether the connection was idle for so long that it should be checked first."""
-        return time.monotonic() - self.used_at > IDLE_S_MAX

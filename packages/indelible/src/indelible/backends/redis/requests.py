@@ -135,48 +135,37 @@ def reach_server(context: RedisContext) -> Plan[None]:
         yield Wait(wait_s)
 
 
-def ask_server(
-    context: RedisContext, server: int, commands: tuple[Command, ...]
+def send_commands(
+    context: RedisContext, to: str | int, commands: tuple[Command, ...]
 ) -> Plan[list[Any]]:
-    """Send commands that only read to one of the servers, and return all replies.
+    """Send commands that do no harm when they are sent twice, and return all replies.
 
-    An error among the replies is returned as a value, since a server may refuse to answer some.
+    They go to the server of a key, or to one of the servers by its number. If the first is refused
+    with what passes by itself, all are sent again. Another error is returned as a value, since a
+    server may refuse to answer some.
     """
-    if not commands:
-        return []
-    request = SendCommands(server, Deadline(context.timeout_s), commands)
+    request = SendCommands(to, Deadline(context.timeout_s), commands)
+    passing = (Next.WAIT, Next.MOVE, Next.ASK) if isinstance(to, str) else (Next.WAIT,)
     while True:
         replies: Replies = yield request
         if isinstance(replies, Lost):
             request.failed = replies.error
             problem = build_unreachable_error(replies.error, shown=context.shown)
         else:
-            request.failed = None
             first = replies[0]
-            if not isinstance(first, Exception) or choose_next(first) is not Next.WAIT:
+            if not isinstance(first, Exception) or choose_next(first) not in passing:
                 return replies
+            _refuse_cluster(context, first)
+            request.failed = first if isinstance(to, str) else None
             problem = build_refused_error(first, shown=context.shown)
         yield from _pause(request.deadline, problem)
 
 
-def exchange(context: RedisContext, key: str, commands: tuple[Command, ...]) -> Plan[list[Any]]:
-    """Send commands on one key that do no harm when they are sent twice; return all replies."""
-    request = SendCommands(key, Deadline(context.timeout_s), commands)
-    while True:
-        replies: Replies = yield request
-        if isinstance(replies, Lost):
-            request.failed = replies.error
-            problem = build_unreachable_error(replies.error, shown=context.shown)
-        else:
-            errors = [reply for reply in replies if isinstance(reply, Exception)]
-            if not errors:
-                return replies
-            request.failed = errors[0]
-            _refuse_cluster(context, errors[0])
-            problem = build_refused_error(errors[0], shown=context.shown)
-            if choose_next(errors[0]) not in (Next.WAIT, Next.MOVE, Next.ASK):
-                raise problem
-        yield from _pause(request.deadline, problem)
+def require(context: RedisContext, reply: Any) -> Any:
+    """Return a reply, or raise if it is an error."""
+    if isinstance(reply, Exception):
+        raise build_refused_error(reply, shown=context.shown)
+    return reply
 
 
 def count_servers(context: RedisContext) -> Plan[int]:

@@ -10,14 +10,19 @@ from typing import Final, NamedTuple
 
 from indelible.backends.redis.keys import VIEW_FIELDS
 from indelible.backends.redis.log_rows import (
-    KIND_NUMBER,
     KIND_PATTERN,
     ROW_PATTERN,
     WHOLE_PATTERN,
 )
-from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, get_kind_prefix
+from indelible.core.codec import (
+    CHECKSUM_FROM,
+    CHECKSUM_TO,
+    ITEM_KINDS,
+    KIND_FROM,
+    get_kind_prefix,
+)
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
-from indelible.model import Kind
+from indelible.core.rows import KIND_NUMBER
 
 # A server runs one script at a time, and everybody waits. So no call looks at more than this; what
 # is longer goes on in the next call, inside the state that the first one saw.
@@ -76,8 +81,9 @@ def load_script(name: str) -> LuaScript:
     text = _read("prelude")
     changes = _read("changes")
     if name == "append":
-        names = re.findall(r"^local function (\w+)", changes, re.MULTILINE)
-        table = ", ".join(f"{each} = {each}" for each in names)
+        changes += _read("append_parts")
+        found = re.findall(r"^local function (\w+)", changes, re.MULTILINE)
+        table = ", ".join(f"{each} = {each}" for each in found)
         text += f"local function load_changes()\n{changes}return {{{table}}}\nend\n"
     else:
         text += changes + _read("session")
@@ -85,13 +91,10 @@ def load_script(name: str) -> LuaScript:
         if check is not None:
             text += f"local found = {_WRONG[check]}\nif found then return build_error(found) end\n"
     text += _read(name)
-    # Each is assigned in every call, so that a script has only those that it uses.
-    constants = [
-        f"local {constant} = {value}\n"
-        for constant, value in _constants().items()
-        if re.search(rf"\b{constant}\b", text)
-    ]
-    text = "".join([*constants, text])
+    # Not as variables: functions would capture them, in every call.
+    constants = _constants()
+    names = "|".join(constants)
+    text = re.sub(rf"\b({names})\b", lambda found: str(constants[found[1]]), text)
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
     return LuaScript(name, digest.encode(), text)
 
@@ -104,6 +107,7 @@ def _constants() -> dict[str, object]:
     marks = ", ".join(
         f"['{number}'] = '{get_kind_prefix(kind).decode()}'" for kind, number in KIND_NUMBER.items()
     )
+    items = "".join(str(KIND_NUMBER[kind]) for kind in sorted(ITEM_KINDS))
     # Lua counts from 1, and both ends are included.
     return {
         "KNOWN_MS": EXPIRED_KNOWN_S * 1000,
@@ -112,7 +116,7 @@ def _constants() -> dict[str, object]:
         "SUM_FROM": CHECKSUM_FROM + 1,
         "SUM_TO": CHECKSUM_TO,
         "MARK_FROM": KIND_FROM + 1,
-        "MARKS": f"{{{marks}}}",
+        "MARKS": f"({{{marks}}})",
         "READ_LOOKED": READ_LOOKED,
         "READ_BYTES": READ_BYTES,
         "READ_PAGE": READ_PAGE,
@@ -120,11 +124,11 @@ def _constants() -> dict[str, object]:
         "ROW": f"'{ROW_PATTERN}'",
         "KIND_OF_ROW": f"'{KIND_PATTERN}'",
         "WHOLE_ROW": f"'{WHOLE_PATTERN}'",
-        "MEMORY": f"'{KIND_NUMBER[Kind.MEMORY]}'",
+        "ITEM_KINDS": f"'{items}'",
         "MEASURE_BYTES": MEASURE_BYTES,
         "REMOVE_ENTRIES": REMOVE_ENTRIES,
         "TEXT_SMALL": TEXT_SMALL,
         "SLACK_SHARE": SLACK_SHARE,
         "SLACK_MS": SLACK_MS,
-        "VIEW_FIELDS": "{" + ", ".join(f"'{name}'" for name in VIEW_FIELDS) + "}",
+        "VIEW_FIELDS": ", ".join(f"'{name}'" for name in VIEW_FIELDS),
     }

@@ -13,26 +13,24 @@ from indelible.backends.redis.calls import (
     Argument,
     Command,
     RedisContext,
+    ScriptCall,
     encode_ttl_ms,
 )
-from indelible.backends.redis.errors import build_damaged_error, build_refused_error
+from indelible.backends.redis.errors import build_damaged_error
 from indelible.backends.redis.keys import (
-    HEAD,
-    HEAD_FIELDS,
     PARTS,
     SNAPSHOTS,
-    STATE_FIELDS,
-    VIEW,
-    VIEW_FIELDS,
     build_heads_pattern,
     build_parts_pattern,
-    is_head,
     parse_session,
-    replace_part,
 )
-from indelible.backends.redis.requests import ask_server, call_script, count_servers
+from indelible.backends.redis.requests import (
+    call_script,
+    count_servers,
+    require,
+    send_commands,
+)
 from indelible.core import rules, session_list
-from indelible.core.clock import read_clock_ms
 from indelible.core.operations import (
     Head,
     ListedSession,
@@ -125,14 +123,20 @@ def read_parts(
     A command is its name, the part that it reads, and further arguments. A session that has no
     head has no answers.
     """
+    call = build_read(context, session, *commands, checks=checks)
+    described, *answers = yield from call_script(context, call)
+    seal = Seal(context, session, described[1] or b"")
+    return parse_head(session, described), seal, answers
+
+
+def build_read(
+    context: RedisContext, session: str, *commands: Command, checks: str = "all"
+) -> ScriptCall:
+    """Build the call that reads a session and what commands say of its parts."""
     words: list[Argument] = [checks]
     for name, part, *rest in commands:
         words += (2 + len(rest), name, PARTS.index(str(part)) + 1, *rest)
-    described, *answers = yield from call_script(
-        context, context.read("read_parts", session, *words)
-    )
-    seal = Seal(context, session, described[1] or b"")
-    return parse_head(session, described), seal, answers
+    return context.read("read_parts", session, *words)
 
 
 class Seal:
@@ -302,90 +306,50 @@ def _scan(
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield from ask_server(context, at.server, (("INFO", "server"), scan))
+    info, scanned = yield from send_commands(context, at.server, (("INFO", "server"), scan))
     cursor, found = require(context, scanned)
-    named = {key: session for key in found if (session := parse_session(key)) is not None}
-    sessions = yield from _read_heads(context, at.server, named)
+    sessions = yield from _read_heads(context, at.server, found)
     listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
     return parse_run(info), int(cursor), listed
 
 
-def _read_heads(
-    context: RedisContext, server: int, named: dict[bytes, str]
-) -> Plan[list[FoundSession]]:
+def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[list[FoundSession]]:
     """Read the sessions of these keys, in one round trip to their server."""
-    looks: list[Command] = []
-    for key in named:
-        looks.append(("HMGET", replace_part(key, HEAD), *HEAD_FIELDS))
-        looks.append(("HMGET", replace_part(key, VIEW), *VIEW_FIELDS))
-    time, *replies = yield from ask_server(context, server, (("TIME",), *looks))
-    seconds, micros = require(context, time)
-    now_ms = int(seconds) * 1000 + int(micros) // 1000
-    if context.clock is not None:
-        now_ms = read_clock_ms(context.clock)
+    # Some may be keys of one session.
+    names = dict.fromkeys(name for key in keys if (name := parse_session(key)) is not None)
+    calls = [build_read(context, each, ("HLEN", SNAPSHOTS), checks="view") for each in names]
+    if not calls:
+        return []
+    # The server may not know the script yet.
+    calls[0].by_text = True
+    commands = tuple(command for call in calls for command in call.build_commands())
+    replies = yield from send_commands(context, server, commands)
     found: list[FoundSession] = []
-    for (key, name), head, shown in zip(named.items(), replies[::2], replies[1::2], strict=True):
-        is_missing = not isinstance(head, Exception) and head[0] is None
-        if not is_head(key):
-            if is_missing:
-                # What is left of a session that lost its head.
-                found.append(FoundSession(name, None))
-        elif not is_missing:
-            parsed = _parse_found(context, name, key, head, shown, now_ms)
-            found.append(parsed or (yield from _read_found(context, name)))
+    for name, reply in zip(names, replies, strict=True):
+        if isinstance(reply, Exception):
+            found.append((yield from _read_found(context, name)))
+        elif reply[0][1] is not None:
+            described, snapshots = reply
+            found.append(_parse_found(name, described, snapshots))
     return found
 
 
-def _parse_found(
-    context: RedisContext, name: str, key: bytes, head: Any, shown: Any, now_ms: int
-) -> FoundSession | None:
-    """Build a session from its two hashes; None if they do not match, or the server has neither."""
-    if isinstance(head, Exception) or isinstance(shown, Exception):
-        return None
-    if not context.simulated and not is_head_sound(key, head):
-        return None
-    state, end, deadline, activity, _ = head
-    words = dict(zip(STATE_FIELDS, state.split(b" "), strict=True))
-    life, generation, created = words["life"], words["generation"], words["created"]
-    *fields, summed = shown
-    if None not in fields and not context.simulated:
-        view_key = replace_part(key, VIEW)
-        if summed != compute_digest(b"\n".join((view_key, life, generation, *fields))):
-            return None
-    described = (now_ms, life, words["born"], end, generation, deadline, words["staged"])
+def _parse_found(name: str, described: Sequence[Any], snapshots: int) -> FoundSession:
+    created, activity = described[7:9]
     try:
-        parsed = parse_head(name, (*described, created, activity, *fields), int(words["snapshots"]))
+        head = parse_head(name, described, snapshots)
     except FormatError:
-        return None
-    return FoundSession(name, parsed, int(created), int(activity))
+        return FoundSession(name, None)
+    return FoundSession(name, head, int(created), int(activity))
 
 
 def _read_found(context: RedisContext, name: str) -> Plan[FoundSession]:
-    """Read a session by itself: it was just written to or is moving, or it is damaged."""
+    """Read a session by itself: it is moving to another server, or it is damaged."""
     try:
         head = yield from read_head(context, ReadHead(name, count_snapshots=True))
     except FormatError:
         return FoundSession(name, None)
     return FoundSession(name, head, head.created_at_ms or 0, head.last_activity_ms or 0)
-
-
-def is_head_sound(name: bytes, head: Sequence[bytes | None]) -> bool:
-    """Whether a head, its fields in the order of `HEAD_FIELDS`, matches its checksum."""
-    if any(field is None for field in head):
-        return False
-    state, end, deadline, activity, summed = (field or b"" for field in head)
-    digest = compute_digest(name + b"\n" + state)
-    try:
-        return int(digest, 16) + int(end) + int(deadline or 0) + int(activity) == int(summed)
-    except ValueError:
-        return False
-
-
-def require(context: RedisContext, reply: Any) -> Any:
-    """Return a reply, or raise if it is an error."""
-    if isinstance(reply, Exception):
-        raise build_refused_error(reply, shown=context.shown)
-    return reply
 
 
 def parse_run(info: Any) -> str:

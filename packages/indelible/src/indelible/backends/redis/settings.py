@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible.backends.redis.calls import HANDLERS, RedisContext
-from indelible.backends.redis.requests import ask_server, count_servers
+from indelible.backends.redis.requests import count_servers, send_commands
 from indelible.core.operations import Identify
 from indelible.core.plan import Plan
 from indelible.model import Durability
@@ -73,7 +73,7 @@ def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
 def _read_server(context: RedisContext, server: int) -> Plan[RedisSettings]:
     """Ask one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
-    info, *configured = yield from ask_server(context, server, commands)
+    info, *configured = yield from send_commands(context, server, commands)
     values = {
         name: _parse_configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)
     }
@@ -87,7 +87,7 @@ def identify(context: RedisContext, _op: Identify) -> Plan[str | None]:
     runs: list[str] = []
     database = ""
     for server in range(servers):
-        info, client = yield from ask_server(
+        info, client = yield from send_commands(
             context, server, (("INFO", "server"), ("CLIENT", "INFO"))
         )
         run = parse_info(info).get("run_id")

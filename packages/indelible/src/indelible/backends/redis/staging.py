@@ -36,8 +36,9 @@ def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
     """Put entries at their positions, in order."""
     salt = context.keys(op.session).salt
     for start in range(0, len(op.rows), ROWS_PER_CALL):
+        rows = op.rows[start : start + ROWS_PER_CALL]
         arguments: list[Argument] = []
-        for row in op.rows[start : start + ROWS_PER_CALL]:
+        for row in rows:
             arguments += (
                 row.position,
                 format_row(row, salt),
@@ -46,9 +47,9 @@ def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
                 f"{row.batch} {row.generation}",
                 get_checksum(row.envelope),
             )
-        (answer,) = yield from call_script(
-            context, context.write("stage_rows", op.session, op.stage, *arguments)
-        )
+        call = context.write("stage_rows", op.session, op.stage, *arguments)
+        call.size = sum(len(row.envelope) for row in rows)
+        (answer,) = yield from call_script(context, call)
         if answer == b"exists":
             raise rules.build_exists_error(op.session)
 

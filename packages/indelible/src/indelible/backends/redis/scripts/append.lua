@@ -7,11 +7,19 @@
 -- and row of each, to which place and time are added here. `over` names the life that the caller found
 -- to be over ('-' for none): the append then begins the next one.
 
--- The functions of changes.lua. Most appends need none of them, so they are created on first use.
+-- The functions of changes.lua and append_parts.lua. Most appends need none of them, so they are created on
+-- first use. So are the tables of a session that most appends leave empty.
 local more
 local function changes()
   more = more or load_changes()
   return more
+end
+
+-- Whether what an append touches is there and as it was written.
+local function is_usable(s)
+  if s.error or s.wrong or not s.active then return not s.error and not s.wrong end
+  return redis.pcall('ZCOUNT', s.log, s.stop, '+inf') == 0
+    and call('EXISTS', s.view_key, s.log) == (s.stop > s.born and 2 or 1)
 end
 
 -- Write the rows of a session; returns what the server refused them with, if it did. The first write
@@ -22,22 +30,8 @@ local function write(s)
     local added = redis.pcall('ZADD', log, unpack(rows, at, math.min(at + PUSHED - 1, #rows)))
     if type(added) == 'table' then return added.err end
   end
-  if next(s.keys) then
-    local counts = changes().load_counts(s)
-    for key, value in pairs(s.keys) do
-      call('HSET', s.used, key, changes().seal(s, 'k' .. key, value))
-      counts[1] = counts[1] + 1
-    end
-    changes().expire_one(s, s.used)
-  end
-  if #s.members > 0 then
-    local counts, members = changes().load_counts(s), s.members
-    for at = 1, #members, PUSHED do
-      call('ZADD', s.items, unpack(members, at, math.min(at + PUSHED - 1, #members)))
-    end
-    counts[5] = counts[5] + #members / 2
-    changes().expire_one(s, s.items)
-  end
+  if s.keys then changes().write_keys(s) end
+  if s.members then changes().write_members(s) end
   if s.ttl ~= '' then
     local slack = math.floor(math.min(s.ttl / SLACK_SHARE, SLACK_MS))
     local ahead = (s.ends or 0) - s.deadline - margin
@@ -54,13 +48,7 @@ while at < last do
   local s, answer, holds = sessions[first], 0, false
   if not s then
     s = load_session(tonumber(first))
-    -- Whether what an append touches is there and as it was written.
-    s.usable = not s.error and not s.wrong and (not s.active
-      or (redis.pcall('ZCOUNT', s.log, s.stop, '+inf') == 0
-        and call('EXISTS', s.view_key, s.log) == (s.stop > s.born and 2 or 1)))
-    s.rows, s.keys, s.sent, s.asked = {}, {}, {}, {}
-    -- Members of the index of items, and the newest position of each item among them.
-    s.members, s.newest = {}, {}
+    s.usable = is_usable(s)
     sessions[first] = s
   end
   -- The guard.
@@ -81,30 +69,25 @@ while at < last do
   if holds then
     local deadline = ttl == '' and '' or whole(now + ttl)
     local stamp = now .. ' ' .. deadline .. ' ' .. s.gen .. ' '
-    local place, rows, stop = now + (ttl == '' and 0 or deadline) + s.gen, s.rows, s.stop
+    local place, rows, stop = now + (ttl == '' and 0 or deadline) + s.gen, s.rows or {}, s.stop
     for n = at, at + 2 * count - 1, 2 do
+      local row = stamp .. whole(ARGV[n] + place + stop) .. ' ' .. ARGV[n + 1]
       rows[#rows + 1] = stop
-      rows[#rows + 1] = stamp .. whole(ARGV[n] + place + stop) .. ' ' .. ARGV[n + 1]
-      if string.sub(ARGV[n + 1], 1, 1) == MEMORY then
-        local member = changes().index_row(rows[#rows], stop)
-        if member then
-          s.members[#s.members + 1], s.members[#s.members + 2] = 0, member
-          s.newest[string.sub(member, 1, -12)] = stop
-        end
-      end
+      rows[#rows + 1] = row
+      if string.find(ITEM_KINDS, string.sub(ARGV[n + 1], 1, 1), 1, true) then changes().add_member(s, row, stop) end
       stop = stop + 1
     end
-    if fresh ~= '1' then s.sent[key] = true end
-    if sums ~= '' then s.keys[key] = s.stop .. ' ' .. count .. ' ' .. s.gen .. ' ' .. sums end
-    s.stop, s.deadline, s.ttl, s.activity = stop, deadline, ttl, math.max(s.activity, now)
+    if fresh ~= '1' or sums ~= '' then changes().add_key(s, key, count, sums) end
+    s.rows, s.stop, s.deadline, s.ttl, s.activity = rows, stop, deadline, ttl, math.max(s.activity, now)
     answer = format_version(s)
+    s.asked = s.asked or {}
     s.asked[#s.asked + 1] = #answers + 1
   end
   answers[#answers + 1] = answer
   at = at + 2 * count
 end
 for _, s in pairs(sessions) do
-  if #s.rows > 0 then
+  if s.rows then
     -- Protected, so that what the server refuses to one session does not stop the others.
     local _, refused = pcall(write, s)
     if refused then

@@ -47,11 +47,11 @@ save_view(s, {1, 2})
 -- What a caller named comes last, so that it may hold anything.
 local line = table.concat({s.lines, now, s.gen, s.stop}, ' ')
   .. '|' .. before .. '|' .. after .. '|' .. change
-call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. s.lines, key)
+local added = call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. s.lines, key)
 if ARGV[11] ~= '' then
-  call('HSET', s.journal, 'u' .. ARGV[11], seal(s, 'u' .. ARGV[11], key))
+  added = added + call('HSET', s.journal, 'u' .. ARGV[11], seal(s, 'u' .. ARGV[11], key))
 end
 expire_one(s, s.journal)
-s.counts[3] = count_part(3)
+s.counts[3] = s.counts[3] + added
 save_head(s)
 return {'new', s.life, line, false}

@@ -21,7 +21,7 @@ end
 
 -- Load the view; returns what is wrong with it, or nil.
 local function load_view(s)
-  local view = redis.pcall('HMGET', s.view_key, unpack(VIEW_FIELDS))
+  local view = redis.pcall('HMGET', s.view_key, VIEW_FIELDS)
   s.view = view
   if not view[1] then return 'its view is missing' end
   for n = 2, 6 do
@@ -34,7 +34,7 @@ end
 local function save_view(s, changed)
   local fields = {'sum', compute_view_sum(s)}
   for _, n in ipairs(changed) do
-    fields[#fields + 1], fields[#fields + 2] = VIEW_FIELDS[n], s.view[n]
+    fields[#fields + 1], fields[#fields + 2] = ({VIEW_FIELDS})[n], s.view[n]
   end
   call('HSET', s.view_key, unpack(fields))
 end
@@ -118,13 +118,6 @@ local function find_key(s, key)
   end
 end
 
--- Whether an append with this key was never written, and is not about to be.
-local function is_unused(s, key)
-  if s.sent[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
-  local used, wrong = find_key(s, key)
-  return not used and not wrong
-end
-
 -- Build a member of the index of items: by id, and the newest position first.
 local function build_member(item, position)
   return item .. '\0' .. string.format('%010.0f', LOG_MAX - position)
@@ -137,7 +130,7 @@ end
 -- Return the member for a row; nil if it has no id.
 local function index_row(row, position)
   local kind, key_size, size, at = string.match(row, KIND_OF_ROW)
-  if kind ~= MEMORY or size == '0' then return nil end
+  if not kind or size == '0' or not string.find(ITEM_KINDS, kind, 1, true) then return nil end
   at = at + key_size
   return build_member(string.sub(row, at, at + size - 1), position)
 end
@@ -160,16 +153,4 @@ local function find_newest(s, item)
     last = extents[n][2]
     if position < last then return position end
   end
-end
-
--- Whether the newest visible entry of an item is at this place ('' for nowhere), with those that are
--- about to be written.
-local function is_newest(s, item, place)
-  if s.newest[item] then return s.newest[item] == tonumber(place) end
-  if redis.pcall('ZCARD', s.items) ~= load_counts(s)[5] then return false end
-  if not s.view and load_view(s) then
-    s.view = nil
-    return false
-  end
-  return find_newest(s, item) == tonumber(place)
 end

@@ -26,37 +26,33 @@ end
 local function load_session(first)
   local head = KEYS[first]
   local found = redis.pcall('HMGET', head, 'state', 'end', 'deadline', 'activity', 'sum')
-  local state, stop, deadline, sum = found[1], tonumber(found[2] or ''), found[3], found[5]
-  local activity = tonumber(found[4] or '')
-  local s = {
-    first = first, head = head, view_key = KEYS[first + 1], log = KEYS[first + 2],
-    used = KEYS[first + 3], items = KEYS[first + 7], stop = 0, born = 0, gen = '0', deadline = '',
-    state = state,
-  }
+  local state, stop, deadline, activity = found[1], tonumber(found[2]), found[3], tonumber(found[4])
+  local life, born, gen, staged, ends, created, summed, wrong
   if found.err then
-    s.error = found
+    state = nil
   elseif not state then
     -- The engine frees the other keys at the deadline or later, and the head long after them: no
     -- expiry leaves a part without its head.
-    if call('EXISTS', unpack(KEYS, first + 1, first + 7)) > 0 then s.wrong = 'its head is missing' end
+    if call('EXISTS', unpack(KEYS, first + 1, first + 7)) > 0 then wrong = 'its head is missing' end
   else
-    local until_ms = deadline == '' and 0 or tonumber(deadline or '')
-    s.digest = tonumber(digest(head .. '\n' .. state), 16)
-    if stop and sum and until_ms and activity
-      and tonumber(sum) == s.digest + stop + until_ms + activity then
-      local life, born, gen, staged, ends, created =
-        string.match(state, '^(%d+) (%d+) (%d+) (%d) (%d*) (%d+) ')
-      s.life, s.born, s.gen, s.staged = life, tonumber(born), gen, staged == '1'
-      s.stop, s.deadline = stop, deadline
-      s.created, s.activity = tonumber(created), activity
-      -- When the engine frees the keys.
-      s.ends = tonumber(ends)
+    local until_ms = deadline == '' and 0 or tonumber(deadline)
+    summed = tonumber(digest(head .. '\n' .. state), 16)
+    if stop and until_ms and activity and tonumber(found[5]) == summed + stop + until_ms + activity then
+      life, born, gen, staged, ends, created = string.match(state, '^(%d+) (%d+) (%d+) (%d) (%d*) (%d+) ')
     else
-      s.wrong = 'its head does not match its checksum'
+      wrong = 'its head does not match its checksum'
     end
   end
-  s.active = s.life and not s.staged and (s.deadline == '' or now < tonumber(s.deadline))
-  return s
+  if not life then stop, deadline = 0, '' end
+  -- All at once, so that the table need not grow. `ends` is when the engine frees the keys.
+  return {
+    first = first, head = head, view_key = KEYS[first + 1], log = KEYS[first + 2],
+    used = KEYS[first + 3], items = KEYS[first + 7], state = state, digest = summed,
+    error = found.err and found, wrong = wrong, life = life, born = tonumber(born) or 0, stop = stop,
+    gen = gen or '0', deadline = deadline, ends = tonumber(ends), created = tonumber(created),
+    activity = life and activity, staged = staged == '1',
+    active = life and staged == '0' and (deadline == '' or now < tonumber(deadline)),
+  }
 end
 
 local function format_version(s)

@@ -13,6 +13,8 @@ if text == '' then
   if tonumber(s.view[1]) < s.stop then text = text .. ';' .. s.view[1] .. ',' .. s.stop end
 end
 
+local marks = MARKS
+
 -- Return the row as it is sent; nil if it is of another kind.
 local function convert(row)
   local kind, key_size, links_size, at = string.match(row, KIND_OF_ROW)
@@ -20,7 +22,7 @@ local function convert(row)
   at = at + key_size + links_size
   if kinds ~= '' and not string.find(kinds, kind, 1, true) then
     -- An entry whose kind was damaged must not pass for one that was not asked for.
-    local mark, starts = MARKS[kind], at + MARK_FROM - 1
+    local mark, starts = marks[kind], at + MARK_FROM - 1
     if mark and string.sub(row, starts, starts + #mark - 1) == mark then return nil end
   end
   return brief and #row - at + 1 .. ' ' .. string.sub(row, 1, at + SUM_TO - 1) or row

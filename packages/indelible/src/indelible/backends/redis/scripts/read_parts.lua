@@ -1,10 +1,12 @@
--- The session, and what commands answer about its keys, in one state. ARGV: 3 what must be whole, 'head' or
--- 'all'; then for each command how many words it has, and the words: its name, which of KEYS, arguments.
+-- The session, and what commands answer about its keys, in one state. ARGV: 3 what must be whole, 'head',
+-- 'view' or 'all'; then for each command how many words it has, and the words: its name, which of KEYS, arguments.
 -- The command JOURNAL answers with the newest changes of the view, newest first: number, key, sealed line and
 -- sealed key of what undid it of each. Its argument says how many; those that changed nothing are then
 -- left out.
 local wrong = s.wrong
-if ARGV[3] == 'all' and s.active then
+if ARGV[3] == 'view' and s.active then
+  wrong = wrong or load_view(s)
+elseif ARGV[3] == 'all' and s.active then
   wrong = wrong or find_wrong_entries() or find_wrong_parts(1, 5)
 end
 if wrong then return build_error(wrong) end

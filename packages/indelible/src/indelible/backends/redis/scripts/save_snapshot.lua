@@ -21,8 +21,7 @@ s.taken = s.taken + 1
 -- What a caller named comes last, so that it may hold anything.
 local record = table.concat({s.taken, now, s.stop, tail, text}, ' ') .. '|'
   .. ARGV[4]
-call('HSET', s.snapshots, ARGV[3], seal(s, 's' .. ARGV[3], record))
+s.counts[2] = s.counts[2] + call('HSET', s.snapshots, ARGV[3], seal(s, 's' .. ARGV[3], record))
 expire_one(s, s.snapshots)
-s.counts[2] = count_part(2)
 save_head(s)
 return {'new', record}

@@ -57,7 +57,7 @@ local function read_change(key)
 end
 
 local function describe()
-  if s.life and not s.view then s.view = call('HMGET', s.view_key, unpack(VIEW_FIELDS)) end
+  if s.life and not s.view then s.view = call('HMGET', s.view_key, VIEW_FIELDS) end
   return {now, s.life or false, s.born, s.stop, s.gen, s.deadline, s.staged and '1' or '0',
     s.created or false, s.activity or false, unpack(s.view or {}, 1, 5)}
 end

@@ -1,0 +1,56 @@
+-- What an append does with keys of callers and with items. Needs the prelude and changes.lua. A session
+-- collects what is written at the end: `sent` has the keys that its appends had, `keys` their values in the
+-- index, `members` scores and members of the index of items, `newest` the newest position of each.
+
+-- Whether an append with this key was never written, and is not about to be.
+local function is_unused(s, key)
+  if s.sent and s.sent[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
+  local used, wrong = find_key(s, key)
+  return not used and not wrong
+end
+
+-- Note the key of an append that begins at the end of the log; with the checksums of its entries, it goes
+-- into the index.
+local function add_key(s, key, count, sums)
+  s.sent, s.keys = s.sent or {}, s.keys or {}
+  s.sent[key] = true
+  if sums ~= '' then s.keys[key] = s.stop .. ' ' .. count .. ' ' .. s.gen .. ' ' .. sums end
+end
+
+local function write_keys(s)
+  local counts = load_counts(s)
+  for key, value in pairs(s.keys) do
+    call('HSET', s.used, key, seal(s, 'k' .. key, value))
+    counts[1] = counts[1] + 1
+  end
+  expire_one(s, s.used)
+end
+
+-- Whether the newest visible entry of an item is at this place ('' for nowhere), with those that are
+-- about to be written.
+local function is_newest(s, item, place)
+  if s.newest and s.newest[item] then return s.newest[item] == tonumber(place) end
+  if redis.pcall('ZCARD', s.items) ~= load_counts(s)[5] then return false end
+  if not s.view and load_view(s) then
+    s.view = nil
+    return false
+  end
+  return find_newest(s, item) == tonumber(place)
+end
+
+local function add_member(s, row, position)
+  local member = index_row(row, position)
+  if not member then return end
+  s.members, s.newest = s.members or {}, s.newest or {}
+  s.members[#s.members + 1], s.members[#s.members + 2] = 0, member
+  s.newest[string.sub(member, 1, -12)] = position
+end
+
+local function write_members(s)
+  local counts, members = load_counts(s), s.members
+  for at = 1, #members, PUSHED do
+    call('ZADD', s.items, unpack(members, at, math.min(at + PUSHED - 1, #members)))
+  end
+  counts[5] = counts[5] + #members / 2
+  expire_one(s, s.items)
+end
