@@ -24,7 +24,7 @@ QUICK = --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster
 	$(addprefix packages/indelible/tests/,unit behaviour) \
 	$(filter-out %_agreement.py %_brute_force.py %_detection.py %_soundness.py,$(wildcard $(KIT_TESTS)/test_kit_*.py)) \
 	$(filter-out %_folder.py %_page.py,$(wildcard $(KIT_TESTS)/test_report_*.py)) \
-	$(addprefix $(GOLDEN_TESTS)/test_,compare.py copy_live.py usage.py)
+	$(addprefix $(GOLDEN_TESTS)/test_,compare.py copy_live.py)
 # The versions of Python that we support; those that pyenv or the PATH has are tested.
 VERSIONS := 3.11 3.12 3.13
 find_python = $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/$(1).*/bin/python$(1)) \
@@ -33,7 +33,7 @@ INSTALLED = $(foreach version,$(VERSIONS),$(if $(call find_python,$(version)),$(
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
+.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -62,7 +62,9 @@ $(PGBOUNCER)/.ready: $(READY)
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
-test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
+# Types are checked on one core; the oldest frameworks are tested beside that.
+test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready $(OLDEST)/.ready ## Everything that must hold, on real engines and processes
+	$(MAKE) --jobs 2 --output-sync lint test-oldest
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
@@ -144,6 +146,10 @@ bench-kit: $(READY) ## The same for export and import, traces and goldens: some 
 
 bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessions; writes docs/scale.md
 	$(BIN)/python -m benchmarks.scale
+
+# DATA is a file of conversations with questions, in the form of LoCoMo; without it, only times are measured.
+bench-search: $(READY) ## What search finds and how long it takes; writes docs/search-figures.md
+	$(BIN)/python -m benchmarks.search $(DATA)
 
 # PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
 # A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json.gz" says whether it agrees.

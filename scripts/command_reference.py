@@ -30,11 +30,11 @@ extra `cli`. [`memory-contract`](#memory-contract) is the command of the contrac
 store: [Check your store](how-to/check-your-store.md). [`snapshot-db`](#snapshot-db) works on SQLite
 files of any program: [Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
-A store that is not there is an error and is never made in passing; only `append`, `import`, `copy`,
-`import-langchain` and `mcp` begin one. `append` and `snapshot` only add and do not ask, and neither
-does an `export` to a new file. Every other command that changes something says what it will do and
-asks; `--yes` answers, and without a terminal and without `--yes` nothing is changed. Long work
-shows its progress on a terminal.
+A store that is not there is an error and is never made in passing; only `append`, `remember`,
+`import`, `copy`, `import-langchain` and `mcp` begin one. `append`, `remember`, `retract` and
+`snapshot` only add and do not ask, and neither does an `export` to a new file. Every other command
+that changes something says what it will do and asks; `--yes` answers, and without a terminal and
+without `--yes` nothing is changed. Long work shows its progress on a terminal.
 
 ## Exit codes
 

@@ -28,6 +28,7 @@ SOURCES = (
     f"{POSTGRES}/client_async.py",
     f"{REDIS}/channel_async.py",
     f"{REDIS}/topology_async.py",
+    f"{REDIS}/driver_async.py",
 )
 # In this order.
 REPLACEMENTS = (

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import indelible
-from indelible.testing.contract_target import StoreHandle
+from indelible.testing.contract_target import StoreHandle, WordEmbedder
 from memory_contract import Adapter
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.runner import StoreUnderTest, run_case
@@ -18,7 +18,8 @@ TIMES = 10 if os.environ.get("INDELIBLE_SOAK") else 1
 
 def opened_at_process(workspace):
     """indelible, with the level that does not sync at each commit."""
-    return StoreHandle(indelible.open(workspace / "store.db", durability="process"))
+    store = indelible.open(workspace / "store.db", durability="process")
+    return StoreHandle(store, WordEmbedder())
 
 
 def ours(folder, **claims) -> Adapter:

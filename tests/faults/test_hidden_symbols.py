@@ -7,7 +7,7 @@ import hidden_symbols
 import pytest
 from bad_disks import result_of
 
-from memory_contract.faults.tiers import means
+from memory_contract.faults.tiers import list_fault_tools
 
 CASES = ["power_loss", "io_error_loop", "disk_full_loop", "io_error_in_recovery"]
 
@@ -21,5 +21,5 @@ def test_what_cannot_be_made_to_fail_is_not_run(case):
 
 def test_doctor_says_so(monkeypatch):
     monkeypatch.setattr(_sqlite3, "__file__", _ctypes.__file__)
-    (found,) = [each for each in means() if each.name == "SQLite of Python"]
+    (found,) = [each for each in list_fault_tools() if each.name == "SQLite of Python"]
     assert "cannot be reached" in found.missing

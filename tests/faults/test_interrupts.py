@@ -70,7 +70,7 @@ def slots_held(store):
         case SqliteBackend():
             leased = [backend._database.readers._slots]
         case RedisBackend():
-            servers = backend._servers.values()
+            servers = backend.find_servers().nodes.values()
             channels = itertools.chain(*((each.writers, each.readers) for each in servers))
             leased = [each.slots for each in channels]
         case PostgresBackend():
@@ -145,7 +145,7 @@ def holding(engine, store, monkeypatch):
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case "redis":
-            batcher = backend._servers[""].writers.batcher
+            batcher = backend.find_servers().nodes[""].writers.batcher
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case _:

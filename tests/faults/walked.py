@@ -96,6 +96,7 @@ DOES: dict[str, tuple[str, Callable[[Any, str, str, Path], Any]]] = {
     "fork": ("fork", lambda store, s, *_: store.fork(s, f"{s}-fork")),
     "metadata": ("set_metadata", lambda store, s, *_: store.set_metadata(s, {"mood": "calm"})),
     "vacuum": ("vacuum", lambda store, s, *_: store.vacuum(session_id=s, undo_window=0)),
+    "reindex": ("reindex", lambda store, *_: store.reindex(rebuild=True)),
     "forget": ("forget", lambda store, s, *_: store.forget(s)),
     "import": ("import_", _forgotten_and_imported),
     "repair": ("repair", lambda store, s, *_: store.repair(s)),

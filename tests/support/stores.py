@@ -193,6 +193,8 @@ def one_of_each_kind():
         result("c1"),
         indelible.Summary(text="looked it up", vector=(1.0, 0.0), embedder="e", covers=((0, 3),)),
         indelible.StoredMemory(id="m", text="it was looked up", value={"times": 1}),
+        indelible.StoredValue(type="msgpack", data="gaFh"),
+        indelible.StoredCheckpoint(id="c", record={"channels": {"a": [5]}}),
     ]
     assert {indelible.model.KIND_OF[type(value)] for value in batch} == set(Kind)
     return batch

@@ -1,10 +1,12 @@
 """Calls of every verb of a store; `unit/test_verbs.py` checks that none is missing."""
 
+import dataclasses
 import io
 
 import pytest
 
 import indelible
+from indelible.core.embedding import to_embedder
 from indelible.core.verbs import VERBS, VerbKind
 
 # One plain call of each verb, on an existing session and a snapshot of it. Tests of what holds for
@@ -25,6 +27,7 @@ CALLS = {
     "search_summaries": lambda store, s, _: store.search_summaries(s, [1.0, 0.0]),
     "search": lambda store, s, _: store.search("hi"),
     "remember": lambda store, s, _: store.remember(s, "hi", id="m"),
+    "embed_missing": lambda store, s, _: _with_embedder(store).embed_missing(s),
     "get_memory": lambda store, s, _: store.get_memory(s, "m"),
     "list_memories": lambda store, s, _: store.list_memories(s),
     "memory_history": lambda store, s, _: store.memory_history(s, "m"),
@@ -54,11 +57,20 @@ CALLS = {
     "export": lambda store, s, _: store.export(io.StringIO(), s),
     "import_": lambda store, s, _: store.import_(io.StringIO(EMPTY_SESSION)),
     "vacuum": lambda store, s, _: store.vacuum(),
+    "reindex": lambda store, s, _: store.reindex(),
     "forget": lambda store, s, _: store.forget(s),
     "claims": lambda store, s, _: store.claims(),
     "identity": lambda store, s, _: store.identity(),
     "risks": lambda store, s, _: store.risks(),
 }
+
+
+def _with_embedder(store):
+    def embed(text):
+        return [float(len(text))]
+
+    store._settings = dataclasses.replace(store._settings, embedder=to_embedder(embed))
+    return store
 
 
 def list_calls(*kinds: VerbKind, without: set[str] = frozenset()):
@@ -121,6 +133,7 @@ def every_verb(store):
     assert store.quarantined("s") == []
     store.delete_snapshot("s", snapshot.id)
     store.vacuum(undo_window=0)
+    store.reindex(rebuild=True)
     store.claims()
     store.identity()
     store.risks(sessions=True)
@@ -140,6 +153,8 @@ def _every_verb_of_memories(store):
     assert [memory.text for memory in store.refresh_ttl("s", ["drink"])] == ["drinks coffee"]
     assert store.get_memory("s", "drink") == store.list_memories("s")[0]
     assert len(store.memory_history("s", "drink")) == 3
+    with pytest.raises(indelible.UsageError, match="embedder"):
+        store.embed_missing("s")
     store.compact_memories("s", keep=2)
     store.retract("s", "drink")
     store.remember("s", "secret", id="secret")

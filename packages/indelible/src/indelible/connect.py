@@ -45,6 +45,7 @@ class OpenOptions:
     busy_timeout_s: float
     timeout_s: float
     strict: bool
+    search: bool
     clock: Clock
 
 
@@ -360,6 +361,7 @@ def _build_sqlite(options: OpenOptions) -> Factories:
         durability=max(durability, Durability.PROCESS, key=list(Durability).index),
         busy_timeout_s=options.busy_timeout_s,
         clock=options.clock,
+        search=options.search,
     )
     return Factories(
         lambda: SqliteBackend(sqlite_options), lambda: AsyncSqliteBackend(sqlite_options)

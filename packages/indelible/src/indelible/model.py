@@ -75,6 +75,8 @@ class Kind(StrEnum):
     TOOL_RESULT = "tool_result"
     SUMMARY = "summary"
     MEMORY = "memory"
+    VALUE = "value"
+    CHECKPOINT = "checkpoint"
 
 
 # Strict: pydantic must not convert bytes to text, or numbers to flags.
@@ -155,13 +157,35 @@ class StoredMemory(Payload):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-Value = ChatMessage | ToolCall | ToolResult | Summary | StoredMemory
+class StoredValue(Payload):
+    """A value of a checkpointed thread, as its serializer wrote it. Checkpoints refer to it."""
+
+    type: Text
+    # In base 64.
+    data: Text
+
+
+class StoredCheckpoint(Payload):
+    """A record of a thread: a checkpoint, or writes that are pending for one.
+
+    Records with one id are versions of one item, as those of a memory are.
+    """
+
+    id: Text
+    record: dict[str, JsonValue]
+
+
+Value = (
+    ChatMessage | ToolCall | ToolResult | Summary | StoredMemory | StoredValue | StoredCheckpoint
+)
 KIND_OF: Final[dict[type, Kind]] = {
     ChatMessage: Kind.MESSAGE,
     ToolCall: Kind.TOOL_CALL,
     ToolResult: Kind.TOOL_RESULT,
     Summary: Kind.SUMMARY,
     StoredMemory: Kind.MEMORY,
+    StoredValue: Kind.VALUE,
+    StoredCheckpoint: Kind.CHECKPOINT,
 }
 
 
@@ -376,6 +400,7 @@ class Hit:
 
     `ranks` are its places in the lists that made the result: by "text", by "vector". `snippet` is
     the part of its text with the first matching words, in brackets. `around` are its neighbours.
+    `dropped` are words of the query that were not looked for, since too many entries have them.
     """
 
     session_id: str
@@ -385,6 +410,7 @@ class Hit:
     ranks: dict[str, int]
     snippet: str
     around: tuple[Entry, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -519,6 +545,14 @@ class VacuumReport:
     bytes: int
     journal_lines: int
     dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReindexReport:
+    """How many entries were added to the index of words, and how many are damaged."""
+
+    entries: int
+    damaged: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 from indelible.connect import OpenOptions, Target, connect, connect_async, format_target
 from indelible.core.clock import Clock, system_clock
-from indelible.core.embedding import check_embedder
+from indelible.core.embedding import AnyEmbedder, to_embedder
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.settings import Settings, check_ttl_s
-from indelible.model import NEVER, Durability, Embedder, Never
+from indelible.model import NEVER, Durability, Never
 from indelible.store import MemoryStore
 from indelible.store_async import AsyncMemoryStore
 
@@ -26,7 +26,8 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     busy_timeout_s: float = BUSY_TIMEOUT_S,
     timeout_s: float = TIMEOUT_S,
     strict: bool = False,
-    embedder: Embedder | None = None,
+    embedder: AnyEmbedder | None = None,
+    search: bool = True,
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> MemoryStore:
@@ -39,10 +40,13 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     its retries; only a server that gives no answer at all to `open` is an error within two seconds.
     On SQLite, `busy_timeout_s` is how long a write waits for other writers. An engine that may lose
     acknowledged data causes a warning, or is refused with `strict=True`; see `risks`.
-    `clock` and `ids` are for deterministic tests.
+    `embedder` computes vectors: an object with `name` and `embed`, an `Embeddings` of LangChain, or
+    a function from a text, or from a list of texts if it is annotated so; each may be awaited.
+    With `search=False`, no index of words is written: appends cost less, and a search reads all
+    that it looks at, up to a limit. `clock` and `ids` are for deterministic tests.
     """
     check_ttl_s(ttl)
-    check_embedder(embedder)
+    text_embedder = to_embedder(embedder)
     backend = connect(
         OpenOptions(
             target=target,
@@ -51,10 +55,11 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
             busy_timeout_s=busy_timeout_s,
             timeout_s=timeout_s,
             strict=strict,
+            search=search,
             clock=clock,
         )
     )
-    return MemoryStore(backend, Settings(ttl, ids, embedder, format_target(target)))
+    return MemoryStore(backend, Settings(ttl, ids, text_embedder, format_target(target)))
 
 
 def open_async(
@@ -66,7 +71,8 @@ def open_async(
     busy_timeout_s: float = BUSY_TIMEOUT_S,
     timeout_s: float = TIMEOUT_S,
     strict: bool = False,
-    embedder: Embedder | None = None,
+    embedder: AnyEmbedder | None = None,
+    search: bool = True,
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> Opening:
@@ -75,7 +81,7 @@ def open_async(
     Either `store = await open_async(…)` or `async with open_async(…) as store:`.
     """
     check_ttl_s(ttl)
-    check_embedder(embedder)
+    text_embedder = to_embedder(embedder)
     options = OpenOptions(
         target=target,
         namespace=namespace,
@@ -83,9 +89,10 @@ def open_async(
         busy_timeout_s=busy_timeout_s,
         timeout_s=timeout_s,
         strict=strict,
+        search=search,
         clock=clock,
     )
-    return Opening(options, Settings(ttl, ids, embedder, format_target(target)))
+    return Opening(options, Settings(ttl, ids, text_embedder, format_target(target)))
 
 
 class Opening:

@@ -11,13 +11,20 @@ from typing import Any, Self, TextIO, TypeVar
 from pydantic import JsonValue
 
 from indelible.core.backend import Backend
-from indelible.core.embedding import embed, embed_summaries
+from indelible.core.embedding import (
+    add_vectors,
+    embed,
+    is_several,
+    list_texts,
+    try_embed,
+)
 from indelible.core.history import Entries, History
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan
 from indelible.core.plans import (
     append,
+    embeddings,
     maintenance,
     memories,
     read,
@@ -51,6 +58,7 @@ from indelible.model import (
     MemoryVersion,
     Never,
     Receipt,
+    ReindexReport,
     RepairReport,
     Risk,
     SessionInfo,
@@ -189,9 +197,14 @@ class MemoryStore:
     ) -> Receipt:
         """Append messages, tool calls, tool results and summaries as one batch.
 
-        Summaries without a vector get one from the store's embedder, if there is one.
+        Summaries without a vector get one from the store's embedder, if there is one. If it fails,
+        that is an `UnavailableError`, and nothing is written.
         """
-        values = embed_summaries(self._settings.embedder, values)
+        own = self._settings.embedder
+        # Anything but a list is refused by `build_entries`.
+        if own is not None and is_several(values):
+            values = list(values)
+            values = add_vectors(own, values, embed(own, list_texts(values)))
         drafts = append.build_entries(values)
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
@@ -263,8 +276,9 @@ class MemoryStore:
     ) -> Receipt:
         """Append a summary of the positions in `covers`, with a vector for search.
 
-        Without a vector, the store's embedder computes one, if there is one. `embedder` names what
-        computed the vector: vectors of different embedders are never compared.
+        Without a vector, the store's embedder computes one, if there is one. If it fails, that is
+        an `UnavailableError`, and nothing is written. `embedder` names what computed the vector:
+        vectors of different embedders are never compared.
         """
         own = self._settings.embedder
         if own is not None:
@@ -367,7 +381,7 @@ class MemoryStore:
         if isinstance(query, str):
             if own is None:
                 raise UsageError("to search by text, open the store with embedder=…")
-            (query,) = embed(own, [query])
+            (query,) = embed(own, [query], query=True)
             embedder = own.name
         elif embedder is None and own is not None:
             embedder = own.name
@@ -393,7 +407,8 @@ class MemoryStore:
         `role`, `name`, `id`, `written_at` and paths in `metadata` and `value`, before the limit.
         `as_of` is a snapshot of one session. With `around`, a message has so many neighbours on
         either side. `kinds` are "message", "summary" and "memory", or some of them. With an
-        embedder, text is compared by its vector too.
+        embedder, text is compared by its vector too; if the embedder fails, a warning in the log
+        says so, and hits have no rank by "vector".
         """
         request = search.parse_request(
             query,
@@ -409,7 +424,7 @@ class MemoryStore:
         own = self._settings.embedder
         if own is not None:
             if request.vector is None and request.text is not None:
-                (vector,) = embed(own, [request.text])
+                vector = try_embed(own, request.text, query=True)
                 request = request._replace(vector=vector)
             request = request._replace(embedder=own.name)
         return self._run(search.search(request))
@@ -435,23 +450,52 @@ class MemoryStore:
         Without an id, the receipt's key is its id. `source` says where it comes from: a session and
         positions, or the receipt of an append. `expected` is the position of the version that this
         one replaces, or `ABSENT`; if another one is the newest that is visible, that is a
-        `ConflictError`. `ttl` is in seconds.
+        `ConflictError`. `ttl` is in seconds. Without a vector, the store's embedder computes one of
+        the text; if it fails, the memory is stored without, until `embed_missing`.
         """
-        return self._run(
-            memories.remember(
-                self._settings,
-                collection,
-                text,
-                memory_id=id,
-                value=value,
-                metadata=metadata,
-                vector=vector,
-                source=source,
-                key=key,
-                expected=expected,
-                ttl=ttl,
-            )
+        memory = memories.parse_memory(
+            self._settings,
+            collection,
+            text,
+            memory_id=id,
+            value=value,
+            metadata=metadata,
+            vector=vector,
+            source=source,
+            key=key,
+            expected=expected,
+            ttl=ttl,
         )
+        own = self._settings.embedder
+        if own is not None and vector is None and text is not None and embeddings.has_text(text):
+            memory = memory.add_vector(try_embed(own, text), own.name)
+        return self._run(memories.remember(self._settings, memory))
+
+    def embed_missing(self, collection: Collection | None = None) -> int:
+        """Give memories the vector that they lack, in one collection or in all; return how many.
+
+        Those lack one that were stored while the embedder failed, without an embedder, or with
+        another one. Each becomes a new version with the same content and the same time to live,
+        unless somebody has replaced it meanwhile. If the embedder fails, that is an
+        `UnavailableError`; what was completed stays, and the next call continues.
+        """
+        own = self._settings.embedder
+        if own is None:
+            raise UsageError("to embed memories, open the store with embedder=…")
+        completed = 0
+        for name in self._run(embeddings.list_collections(collection)):
+            cursor: str | None = None
+            while True:
+                found = self._run(embeddings.find_missing(name, own.name, cursor))
+                texts = list(dict.fromkeys(each.text for each in found if each.text is not None))
+                vectors = dict(zip(texts, embed(own, texts), strict=True))
+                completed += self._run(
+                    embeddings.complete_memories(self._settings, found, own.name, vectors)
+                )
+                cursor = found.cursor
+                if cursor is None:
+                    break
+        return completed
 
     def get_memory(self, collection: Collection, id: str) -> Memory | None:  # noqa: A002
         """Return a memory; None if it is not there, was retracted, or has expired."""
@@ -807,6 +851,14 @@ class MemoryStore:
                 session_id, undo_window=undo_window, dry_run=dry_run, progress=progress
             )
         )
+
+    def reindex(self, *, rebuild: bool = False, progress: Progress | None = None) -> ReindexReport:
+        """Add entries to the index of words that were written without it, in all namespaces.
+
+        It may be interrupted, and goes on when it is called again. With `rebuild`, it begins with
+        an empty index, as after damage. Only SQLite has an index; elsewhere it does nothing.
+        """
+        return self._run(maintenance.reindex(rebuild=rebuild, progress=progress))
 
     def forget(self, session_id: str) -> ForgetReceipt:
         """Erase a session for good: entries, vectors, snapshots, keys, journal, metadata.

@@ -23,6 +23,7 @@ from indelible.core.operations import (
     BeginStage,
     ChangeView,
     CheckEngine,
+    CheckIndex,
     CheckSession,
     DeleteSnapshot,
     DropStage,
@@ -33,9 +34,11 @@ from indelible.core.operations import (
     FindItems,
     FindNearest,
     FindRisks,
+    FindText,
     FrozenView,
     Head,
     Identify,
+    IndexText,
     ItemGuard,
     ItemPlace,
     ListSessions,
@@ -79,6 +82,8 @@ FREE = {
 }
 # Answers that are about the engine itself.
 OWN = {FindNearest, FindRisks, Identify, ReadCursorKey, Scrub, CheckEngine}
+# Those about an index that not every engine has.
+OWN |= {FindText, IndexText, CheckIndex}
 
 SESSIONS = st.sampled_from(["a", "a", "b", "b", "c"])
 STAGED = st.sampled_from(["b", "c", "c"])

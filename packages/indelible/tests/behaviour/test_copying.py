@@ -65,7 +65,7 @@ def test_a_copy_holds_all_that_the_source_holds(store, target):
     report = indelible.copy_sessions(store, target)
     assert report.ok
     assert told(report) == (5, 0, (), ())
-    assert (report.entries, report.snapshots, report.findings) == (28, 4, ())
+    assert (report.entries, report.snapshots, report.findings) == (32, 4, ())
     assert target.list_sessions().ids == store.list_sessions().ids
     for name in store.list_sessions().ids:
         assert state(target, name) == state(store, name)

@@ -215,7 +215,7 @@ def test_a_status_in_a_filter_decides_alone(store, clock):
         ({"entries": True}, "entries"),
         ({"forked_from": None}, "forked_from"),
         ({"metadata.team": {"$like": "a%"}}, "$like"),
-        ({"metadata.team": ["a"]}, "metadata.team"),
+        ({"metadata.team": {"$gt": ["a"]}}, "metadata.team"),
         ("status=active", "where"),
     ],
     ids=str,

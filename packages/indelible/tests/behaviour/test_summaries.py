@@ -212,7 +212,7 @@ class Nameless:
         return [1.0]
 
 
-@pytest.mark.parametrize("embedder", [Nameless(), "letters", len])
+@pytest.mark.parametrize("embedder", [Nameless(), "letters", len, dict, lambda text: [1.0]])
 def test_what_is_no_embedder_is_refused_at_once(make_store, embedder):
     with pytest.raises(UsageError, match="It needs a `name`"):
         make_store(embedder=embedder)

@@ -130,7 +130,9 @@ OF_SESSION = {
     "vacuums": "vacuums + 1",
     "staged": "true",
     "forked_from": "'t'",
+    "forked_from ": "decode('ff', 'hex')",
     "extents": "'{0,1}'",
+    "extents ": "'{0}'",
     "metadata": """'{"a": 1}'""",
     "checksum": "checksum + 1",
 }

@@ -15,6 +15,7 @@ from indelible import CorruptEntryError, Summary, UsageError
 from indelible.backends.postgres import search as postgres_search
 from indelible.backends.postgres.entries import pack_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
+from indelible.core.embedding import to_embedder
 from indelible.core.settings import Settings
 from indelible.core.similarity import compute_cosine
 from tests.support import postgres_server
@@ -309,7 +310,7 @@ class Odd:
 
 def test_a_vector_that_no_server_takes_is_compared_by_the_store(url, session):
     watch, vector = Watch(), [1.0] * (DIMENSIONS_MAX + 1)
-    with opened(url, watch, Settings(embedder=Odd(vector))) as store:
+    with opened(url, watch, Settings(embedder=to_embedder(Odd(vector)))) as store:
         store.add_summary(session, "text", [0.5] * len(vector), embedder="odd")
         assert len(store.search_summaries(session, "anything")) == 1
     assert watch.compared == 0
@@ -318,7 +319,7 @@ def test_a_vector_that_no_server_takes_is_compared_by_the_store(url, session):
 @pytest.mark.parametrize("vector", [[float("nan"), 1.0], []], ids=["no number", "empty"])
 def test_a_vector_without_a_direction_is_not_sent_to_the_server(url, session, vector):
     watch = Watch()
-    with opened(url, watch, Settings(embedder=Odd(vector))) as store:
+    with opened(url, watch, Settings(embedder=to_embedder(Odd(vector)))) as store:
         store.add_summary(session, "text", [0.5, 0.5], embedder="odd")
         with pytest.raises(UsageError):
             store.search_summaries(session, "anything")

@@ -1,17 +1,30 @@
 """Words, ranks and snippets."""
 
-from indelible.core.ranking import Document, build_snippet, count_terms, rank, tokenize
+from indelible.core.ranking import (
+    Document,
+    Occurrences,
+    Statistics,
+    build_snippet,
+    choose_words,
+    count_terms,
+    find_name_terms,
+    order_matches,
+    rank,
+    tokenize,
+)
+from indelible.model import Kind
 
 
 def document(text, session="s", position=0, author="", similarity=None, terms=()):
-    tokens = tokenize(text)
+    length, counts = count_terms(text, terms)
     return Document(
         session=session,
         position=position,
+        kind=Kind.MESSAGE,
         order=position,
-        length=len(tokens),
-        counts=count_terms(tokens, terms),
-        authors=frozenset(token.term for token in tokenize(author)),
+        length=length,
+        counts=counts,
+        authors=find_name_terms(author),
         similarity=similarity,
     )
 
@@ -86,3 +99,23 @@ def test_a_snippet_never_cuts_a_character():
     assert "\ufffd" not in snippet
     assert build_snippet("no match", ["tea"]) == "no match"
     assert build_snippet("", ["tea"]) == ""
+
+
+def test_the_words_of_a_query_are_kept_as_they_were_written():
+    assert choose_words("Dogs, dog and Cafés") == {"dog": "Dogs", "and": "and", "cafe": "Cafés"}
+
+
+def test_matches_of_rare_words_come_first():
+    words = Occurrences(1000, 5.0, {"rare": [3, 9], "common": list(range(500))}, ())
+    ordered, left_out = order_matches(words, limit=1000)
+    assert (ordered[:3], len(ordered), left_out) == ([3, 9, 0], 500, False)
+    # Those that have only the common word cannot be among the first two.
+    ordered, left_out = order_matches(words, limit=2)
+    assert (ordered, left_out) == ([3, 9], True)
+
+
+def test_statistics_of_two_parts_are_those_of_the_whole():
+    one, other = Statistics(2, 4.0, {"a": 1}), Statistics(6, 8.0, {"a": 2, "b": 3})
+    assert one.add(other) == Statistics(8, 7.0, {"a": 3, "b": 3})
+    assert one.add(other).weigh("b") > Statistics(8, 7.0, {"b": 4}).weigh("b")
+    assert Statistics(0, 0.0, {}).add(Statistics(0, 0.0, {})).average == 0.0

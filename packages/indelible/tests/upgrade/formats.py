@@ -31,7 +31,7 @@ def opened(path, world=None):
     return indelible.open(path, clock=world.clock, ids=world.ids)
 
 
-def format_3(path):
+def format_4(path):
     """Everything that a store can hold."""
     with opened(path) as store:
         _with_a_past(store)
@@ -96,8 +96,15 @@ def contents(path):
             "summaries": [each.summary.text for each in store.get_summaries("tools")],
             "edge": store.get_history("edge %_*?:/'\"")[0].content,
             "vacuumed": [message.content for message in store.get_history("vacuumed")],
+            "found": [hit.position for hit in store.search("meeting", k=1, sessions=["ana"])],
             "ok": store.verify().ok,
         }
+
+
+def reindex(path):
+    """Complete the index of words."""
+    with opened(path, _later()) as store:
+        return store.reindex().entries
 
 
 def _later():

@@ -14,7 +14,7 @@ from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
 from tests.support.wait import wait_until
 
-BUILDERS = {3: formats.format_3}
+BUILDERS = {4: formats.format_4}
 EXPECTED = {
     "sessions": ["ana", "ana-again", "edge %_*?:/'\"", "for ever", "tools", "vacuumed"],
     "status": "expired",
@@ -27,6 +27,7 @@ EXPECTED = {
     "summaries": ["All is well."],
     "edge": "\u202enul \x00 and 🙂",
     "vacuumed": ["4", "5"],
+    "found": [1],
     "ok": True,
 }
 
@@ -154,6 +155,39 @@ def test_code_of_format_1_that_has_the_file_open_cannot_write_past_the_checksums
             with pytest.raises(sqlite3.OperationalError, match="batch"):
                 old.execute(statement)
     assert run_in_process(formats.contents, path) == EXPECTED
+
+
+# Every append of the code of formats 2 and 3.
+APPEND_OF_FORMAT_3 = """
+    INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
+        answers, payload, checksum) VALUES (1, 1, 0, NULL, 1, 0, 0, NULL, NULL, NULL, x'00', 0)"""
+
+
+def test_code_of_format_3_that_has_the_file_open_cannot_write_past_the_index(
+    snapshot_db, run_in_process
+):
+    path = snapshot_db("format_3")
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute("BEGIN")
+        old.execute(APPEND_OF_FORMAT_3)
+        old.execute("ROLLBACK")
+        run_in_process(formats.contents, path)
+        with pytest.raises(sqlite3.OperationalError, match="answers"):
+            old.execute(APPEND_OF_FORMAT_3)
+
+
+def test_reindex_completes_the_index_of_an_upgraded_file(path, run_in_process, expected):
+    assert run_in_process(formats.contents, path) == expected
+    added = run_in_process(formats.reindex, path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM unindexed").fetchone() == (0,)
+        ((entries,),) = db.execute("SELECT count(*) FROM entry WHERE kind IN (1, 4, 5)")
+        ((indexed,),) = db.execute("SELECT count(*) FROM entry_text_docsize")
+        assert indexed == entries
+        ((version,),) = db.execute("SELECT value FROM about WHERE name = 'oldest_format'")
+        assert added in (0, entries)
+        assert version == FORMAT
+    assert run_in_process(formats.contents, path) == expected
 
 
 def test_a_file_of_format_1_has_every_checksum_once_it_was_opened(snapshot_db, run_in_process):

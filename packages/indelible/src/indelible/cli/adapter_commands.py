@@ -47,7 +47,8 @@ def mcp(
 ) -> None:
     """Serve memory as MCP tools over stdio, for a program that starts this command.
 
-    The tools are remember, history, read, search, snapshot, snapshots, rollback and undo.
+    The tools are remember, recall and retract for facts; add_message, history, read and search for
+    the conversation; and snapshot, snapshots, rollback and undo.
     """
     if session is not None and (any_session or not session):
         wrong = "both --session and --any-session" if any_session else "an empty --session"

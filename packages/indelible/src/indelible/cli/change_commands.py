@@ -49,7 +49,7 @@ def append(
 ) -> None:
     """Append one message. A session, or a file, that is not there begins with it."""
     _check_ttl(ttl)
-    content = _read_stdin() if text == "-" else text
+    content = read_stdin() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
     if call.out.print_json(receipt):
         return
@@ -69,7 +69,8 @@ def _check_ttl(ttl: float | None) -> None:
         )
 
 
-def _read_stdin() -> str:
+def read_stdin() -> str:
+    """Read a text from stdin, without the newline at its end."""
     try:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:

@@ -222,6 +222,7 @@ _add_command(
 _add_command(
     maintenance_commands.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db"
 )
+_add_command(maintenance_commands.reindex, MAINTAIN, "reindex --url agent.db")
 _add_command(maintenance_commands.forget, MAINTAIN, "forget user-42 --url agent.db")
 _add_command(
     adapter_commands.import_langchain,

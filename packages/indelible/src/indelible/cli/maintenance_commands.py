@@ -1,4 +1,4 @@
-"""Commands for maintenance: verify, repair, vacuum and forget."""
+"""Commands for maintenance: verify, repair, vacuum, reindex and forget."""
 
 from __future__ import annotations
 
@@ -125,6 +125,24 @@ def _format_counts(report: VacuumReport) -> str:
     what = f"{phrases.format_entry_count(report.entries)} ({report.bytes} bytes)"
     lines = phrases.format_count(report.journal_lines, "undo step")
     return f"{what} and {lines} in {phrases.format_count(report.sessions, 'session')}"
+
+
+@on_store()
+def reindex(
+    call: CommandContext,
+    *,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Begin with an empty index, as after damage.")
+    ] = False,
+) -> None:
+    """Complete the index of words, after an upgrade or after writes without it."""
+    with show_progress("Indexing") as tell:
+        report = call.store.reindex(rebuild=rebuild, progress=tell)
+    if not call.out.print_json(report):
+        call.out.say(f"Indexed {phrases.format_entry_count(report.entries)}.")
+        if report.damaged:
+            damaged = phrases.format_entry_count(report.damaged)
+            call.out.say(f"{damaged} cannot be read: {suggest_command('verify')}")
 
 
 @on_store()

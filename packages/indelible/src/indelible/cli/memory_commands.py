@@ -9,6 +9,7 @@ import typer
 from pydantic import JsonValue
 
 from indelible.cli import completion, phrases
+from indelible.cli.change_commands import read_stdin
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.conditions import Where, parse_conditions
 from indelible.cli.options import Key
@@ -33,7 +34,13 @@ Collection = Annotated[
 def remember(
     call: CommandContext,
     collection: Collection,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be remembered.")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="What is to be remembered; - reads it from stdin, without one newline at the end.",
+        ),
+    ],
     *,
     memory_id: Annotated[
         str | None,
@@ -52,7 +59,12 @@ def remember(
 ) -> None:
     """Store a memory. A collection, or a file, that is not there begins with it."""
     fields = _parse_object(metadata)
-    receipt = call.store.remember(collection, text, id=memory_id, metadata=fields, ttl=ttl, key=key)
+    content = read_stdin() if text == "-" else text
+    if not content.strip():
+        raise UsageError("there is no text to remember. Nothing was written")
+    receipt = call.store.remember(
+        collection, content, id=memory_id, metadata=fields, ttl=ttl, key=key
+    )
     if call.out.print_json(receipt):
         return
     name = phrases.escape_name(memory_id or receipt.key)

@@ -14,7 +14,9 @@ from indelible.model import (
     CopyReport,
     CorruptEntry,
     Entry,
+    StoredCheckpoint,
     StoredMemory,
+    StoredValue,
     Summary,
     ToolCall,
     TransferReport,
@@ -116,6 +118,10 @@ def format_value(value: Value) -> str:
         return f"{value.name} {format_content(value.arguments)}".rstrip()
     if isinstance(value, StoredMemory):
         return format_memory(value)
+    if isinstance(value, StoredValue):
+        return f"{value.type}, {len(value.data)} characters in base 64"
+    if isinstance(value, StoredCheckpoint):
+        return format_compact_json({key: value.record.get(key) for key in ("ns", "id", "task")})
     return value.text if isinstance(value, Summary) else format_content(value.content)
 
 

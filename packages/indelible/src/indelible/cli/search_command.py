@@ -10,6 +10,7 @@ from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.conditions import Where, parse_conditions
 from indelible.core.limits import SEARCH_HITS_MAX
+from indelible.model import StoredMemory, Value
 
 HITS_DEFAULT = 10
 
@@ -40,6 +41,8 @@ def search(
     ] = 0,
 ) -> None:
     """Find what shows: messages, summaries and memories, the best first."""
+    for name in session or []:
+        call.require_session(name)
     hits = call.store.search(
         query,
         sessions=session or None,
@@ -57,7 +60,15 @@ def search(
         name = phrases.escape_name(hit.session_id)
         call.out.say(
             f"{name} {hit.position}, {phrases.format_time(hit.entry.written_at)},"
-            f" {phrases.format_author(hit.entry.value)}: {phrases.format_line(hit.snippet)}"
+            f" {_format_author(hit.entry.value)}: {phrases.format_line(hit.snippet)}"
         )
         for beside in hit.around:
             call.out.say(f"    {phrases.format_entry(beside)}")
+
+
+def _format_author(value: Value) -> str:
+    """Name who wrote it; a memory by its id, which `memories` and `retract` take."""
+    author = phrases.format_author(value)
+    return (
+        f"{author} {phrases.escape_name(value.id)}" if isinstance(value, StoredMemory) else author
+    )

@@ -170,8 +170,11 @@ class Batcher(_Queue[Q, R]):
         # Taken by `with` alone, which cannot be interrupted halfway.
         self._lock = threading.Lock()
 
-    def run(self, request: Q, deadline: Deadline) -> R:
-        """Send a request, together with whatever else is waiting, and return its result."""
+    def run(self, request: Q, deadline: Deadline, *, cancellable: bool = False) -> R:  # noqa: ARG002
+        """Send a request, together with whatever else is waiting, and return its result.
+
+        `cancellable` concerns tasks alone.
+        """
         pending: Pending[Q, R] = Pending(request, deadline)
         try:
             self._refuse_if_closed()

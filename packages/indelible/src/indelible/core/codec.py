@@ -14,12 +14,13 @@ import json
 import math
 import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import pydantic_core
 
+from indelible.core.content import get_content_text
 from indelible.core.limits import (
     ENTRY_BYTES_MAX,
     INTEGER_DIGITS_MAX,
@@ -34,7 +35,9 @@ from indelible.model import (
     KIND_OF,
     ChatMessage,
     Kind,
+    StoredCheckpoint,
     StoredMemory,
+    StoredValue,
     Summary,
     ToolCall,
     ToolResult,
@@ -69,6 +72,8 @@ _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 # Quotes JSON text in C, with the same output as the model's serializer.
 _quoted = json.encoder.encode_basestring
 
+# The kinds of entries that a search finds.
+SEARCHED_KINDS: Final = (Kind.MESSAGE, Kind.SUMMARY, Kind.MEMORY)
 # Trim keeps these messages: without its system text an agent answers differently.
 _KEPT_ROLES = frozenset({"system", "developer"})
 
@@ -119,7 +124,11 @@ def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]
         return keep, tuple(find_calls(value)), tuple(find_answers(value))
     opens = (value.call_id,) if isinstance(value, ToolCall) else ()
     answers = (value.call_id,) if isinstance(value, ToolResult) else ()
-    return isinstance(value, Summary | StoredMemory), opens, answers
+    return isinstance(value, _KEPT), opens, answers
+
+
+# Trim keeps these: each stands for itself.
+_KEPT = (Summary, StoredMemory, StoredValue, StoredCheckpoint)
 
 
 def decode(
@@ -172,6 +181,9 @@ def decode_all(rows: Iterable[StoredEntry], *, session: str) -> list[Value]:
     return values
 
 
+# Entries of these kinds have an id, and are in the index of items.
+ITEM_KINDS = frozenset({Kind.MEMORY, Kind.CHECKPOINT})
+
 # How many bytes of an envelope show its kind.
 KIND_BYTES = _REST + max(map(len, _PREFIX.values()))
 
@@ -197,14 +209,45 @@ def parse_checksum(envelope: bytes) -> bytes:
 
 
 def parse_item(kind: Kind | None, envelope: bytes) -> str | None:
-    """Return the id of a memory, for the index of items; None for what is none, or damaged."""
-    if kind is not Kind.MEMORY or not has_kind(kind, envelope):
+    """Return the id of an item, for the index of items; None for what is none, or damaged."""
+    if kind not in ITEM_KINDS or not has_kind(kind, envelope):
         return None
     try:
         item = pydantic_core.from_json(envelope[_BODY[kind] : -1]).get("id")
     except (ValueError, AttributeError):
         return None
     return item if isinstance(item, str) and item else None
+
+
+def get_searched_text(kind: Kind, fields: Mapping[str, Any]) -> str:
+    """Return the text by which a search finds an entry, from the fields of its value."""
+    if kind is Kind.MESSAGE:
+        content = fields.get("content")
+        return content if isinstance(content, str) else get_content_text(content) or ""
+    text = fields.get("text")
+    if text is None and kind is Kind.MEMORY:
+        return _join_texts(fields.get("value"))
+    return text or ""
+
+
+def _join_texts(value: object) -> str:
+    """Join all texts in a JSON value."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return " ".join(_join_texts(item) for item in value.values())
+    return " ".join(map(_join_texts, value)) if isinstance(value, list) else ""
+
+
+def parse_text(kind: Kind, envelope: bytes) -> str | None:
+    """Return the text by which a search finds an entry; None if it is damaged."""
+    rest = envelope[_REST:]
+    if not has_kind(kind, envelope) or parse_checksum(envelope) != compute_digest(rest):
+        return None
+    try:
+        return get_searched_text(kind, pydantic_core.from_json(envelope[_BODY[kind] : -1]))
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def find_calls(message: ChatMessage) -> list[str]:

@@ -1,75 +1,220 @@
 """Vectors of texts, computed by the embedder of a store.
 
-`embed` of an embedder may be a function or a coroutine function. With `embed_many`, several texts
-take one call. An async store runs blocking embedders in a thread, so that they do not hold up its
-event loop; a blocking store runs coroutines on an event loop of their own.
+`to_embedder` converts what was given to `open`: an object with `name` and `embed`, an `Embeddings`
+of LangChain, or a function. Any of their methods may be a coroutine function. An async store runs
+blocking ones in a thread, so that they do not hold up its event loop; a blocking store runs
+coroutines on an event loop of their own.
+
+What an embedder raises must not cost an entry or a search that can do without a vector:
+`try_embed` logs it, and returns None.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from indelible.core.codec import format_value
-from indelible.errors import UsageError
+from indelible.errors import UnavailableError, UsageError
 from indelible.model import Embedder, Payload, Summary
 
 Vector = tuple[float, ...]
 
 
-def embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """Compute the vectors of texts."""
-    _check_texts(texts)
-    many = getattr(embedder, "embed_many", None)
-    if many is not None and len(texts) > 1:
-        return _check_vectors(embedder, texts, _call(many, list(texts)))
-    return _check_vectors(embedder, texts, [_call(embedder.embed, text) for text in texts])
+class Embeddings(Protocol):
+    """An `Embeddings` of LangChain; its awaited methods are used by async stores if it has them."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Compute the vectors of texts."""
+        ...
+
+    def embed_query(self, text: str) -> list[float]:
+        """Compute the vector of a query."""
+        ...
 
 
-async def embed_async(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """Compute the vectors of texts, outside of the event loop's thread if `embed` blocks."""
-    _check_texts(texts)
-    many = getattr(embedder, "embed_many", None)
-    if many is not None and len(texts) > 1:
-        return _check_vectors(embedder, texts, await _call_async(many, list(texts)))
-    found = [await _call_async(embedder.embed, text) for text in texts]
-    return _check_vectors(embedder, texts, found)
+# What `open` takes as its embedder.
+AnyEmbedder = Embedder | Embeddings | Callable[[Any], Any]
+
+_LOGGER: Final = logging.getLogger("indelible.embedding")
+# Where the classes of LangChain, and of models, say which model they call.
+_MODEL_FIELDS: Final = ("model", "model_name", "model_id", "deployment", "repo_id")
+_SEVERAL: Final = re.compile(r"\b(list|tuple|Sequence|Iterable|Collection)\b", re.IGNORECASE)
 
 
-def embed_summaries(embedder: Embedder | None, values: Iterable[Any]) -> Iterable[Any]:
-    """Give a vector to each summary that has none."""
-    if embedder is None or not is_several(values):
-        # What is no list of entries is refused when they are built.
-        return values
-    values = list(values)
-    texts = [value.text for value in values if _lacks_vector(value)]
-    return _add_vectors(embedder, values, embed(embedder, texts))
+@dataclass(frozen=True, slots=True)
+class TextEmbedder:
+    """What a store calls, whatever was given to `open`."""
+
+    name: str
+    # From a text to its vector.
+    one: Callable[[str], Any] | None
+    # From several texts to their vectors.
+    many: Callable[[list[str]], Any] | None
+    # From a query to its vector, if queries are embedded otherwise than what is stored.
+    query: Callable[[str], Any] | None = None
+    # What an async store calls, if that is something else.
+    awaited: TextEmbedder | None = None
+
+    def list_calls(
+        self, texts: Sequence[str], *, query: bool
+    ) -> tuple[bool, list[tuple[Callable[[Any], Any], Any]]]:
+        """Return whether one call answers for all texts, and the calls with their arguments."""
+        if query and self.query is not None:
+            return False, [(self.query, text) for text in texts]
+        if self.many is not None and texts and (self.one is None or len(texts) > 1):
+            return True, [(self.many, list(texts))]
+        assert self.one is not None or not texts
+        return False, [(self.one, text) for text in texts if self.one is not None]
 
 
-async def embed_summaries_async(embedder: Embedder | None, values: Iterable[Any]) -> Iterable[Any]:
-    """Give a vector to each summary that has none."""
-    if embedder is None or not is_several(values):
-        # What is no list of entries is refused when they are built.
-        return values
-    values = list(values)
-    texts = [value.text for value in values if _lacks_vector(value)]
-    return _add_vectors(embedder, values, await embed_async(embedder, texts))
+def to_embedder(given: AnyEmbedder | None) -> TextEmbedder | None:
+    """Convert what was given as `embedder`; None is none."""
+    if given is None:
+        return None
+    name, method = getattr(given, "name", None), getattr(given, "embed", None)
+    if isinstance(given, type) or inspect.isbuiltin(given):
+        raise _build_refusal(given)
+    if isinstance(name, str) and name and callable(method):
+        return TextEmbedder(name, method, getattr(given, "embed_many", None))
+    if callable(getattr(given, "embed_documents", None)):
+        return _from_langchain(given)
+    if callable(given) and method is None:
+        return _from_function(given)
+    raise _build_refusal(given)
 
 
-def check_embedder(embedder: object) -> None:
-    """Refuse an embedder that lacks what every embedder has."""
-    name = getattr(embedder, "name", None)
-    if embedder is None or (isinstance(name, str) and callable(getattr(embedder, "embed", None))):
-        return
-    raise UsageError(
-        f"not an embedder: {format_value(embedder)}. It needs a `name`, which is stored with its"
-        " vectors, and a method `embed` from a text to a list of numbers"
+def _build_refusal(given: object) -> UsageError:
+    return UsageError(
+        f"not an embedder: {format_value(given)}. It needs a `name`, which is stored with its"
+        " vectors, and a method `embed` from a text to a list of numbers. It may also be an"
+        " Embeddings of LangChain, or a function, but no lambda, from a text or a list of texts"
     )
+
+
+def _from_langchain(given: Any) -> TextEmbedder:
+    if not callable(getattr(given, "embed_query", None)):
+        raise _build_refusal(given)
+    name = _build_name(given)
+    awaited = None
+    if hasattr(given, "aembed_documents") and hasattr(given, "aembed_query"):
+        awaited = TextEmbedder(name, None, given.aembed_documents, given.aembed_query)
+    return TextEmbedder(name, None, given.embed_documents, given.embed_query, awaited)
+
+
+def _from_function(given: Callable[..., Any]) -> TextEmbedder:
+    """Convert a function: it takes one text, unless its parameter is annotated as several."""
+    name = getattr(given, "name", None) or getattr(given, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise _build_refusal(given)
+    owner = getattr(given, "__self__", None)
+    if owner is not None and not inspect.ismodule(owner):
+        name = f"{_build_name(owner)}.{name}"
+    annotation: object = None
+    with suppress(TypeError, ValueError):
+        first = next(iter(inspect.signature(given).parameters.values()), None)
+        annotation = None if first is None else first.annotation
+    if _SEVERAL.search(str(annotation)):
+        return TextEmbedder(name, None, given)
+    return TextEmbedder(name, given, None)
+
+
+def _build_name(given: object) -> str:
+    """Build the name of an object that has none: its class, and its model."""
+    for field in _MODEL_FIELDS:
+        model = getattr(given, field, None)
+        if isinstance(model, str) and model:
+            return f"{type(given).__name__}:{model}"
+    return type(given).__name__
+
+
+def embed(embedder: TextEmbedder, texts: Sequence[str], *, query: bool = False) -> list[Vector]:
+    """Compute the vectors of texts, or raise an `UnavailableError` if the embedder raises."""
+    _check_texts(texts)
+    together, calls = embedder.list_calls(texts, query=query)
+    try:
+        answers = [_call(function, argument) for function, argument in calls]
+    except Exception as error:
+        raise _build_failure(embedder, error) from error
+    return _check_vectors(embedder, texts, answers[0] if together else answers)
+
+
+async def embed_async(
+    embedder: TextEmbedder, texts: Sequence[str], *, query: bool = False
+) -> list[Vector]:
+    """Compute the vectors of texts, outside of the event loop's thread if the embedder blocks."""
+    _check_texts(texts)
+    together, calls = (embedder.awaited or embedder).list_calls(texts, query=query)
+    try:
+        answers = [await _call_async(function, argument) for function, argument in calls]
+    except Exception as error:
+        raise _build_failure(embedder, error) from error
+    return _check_vectors(embedder, texts, answers[0] if together else answers)
+
+
+def try_embed(embedder: TextEmbedder, text: str, *, query: bool = False) -> Vector | None:
+    """Compute the vector of a text; None, and a warning in the log, if the embedder raises."""
+    try:
+        (vector,) = embed(embedder, [text], query=query)
+    except UnavailableError as error:
+        _warn(embedder, error, query=query)
+        return None
+    return vector
+
+
+async def try_embed_async(
+    embedder: TextEmbedder, text: str, *, query: bool = False
+) -> Vector | None:
+    """Compute the vector of a text; None, and a warning in the log, if the embedder raises."""
+    try:
+        (vector,) = await embed_async(embedder, [text], query=query)
+    except UnavailableError as error:
+        _warn(embedder, error, query=query)
+        return None
+    return vector
+
+
+def _build_failure(embedder: TextEmbedder, error: Exception) -> UnavailableError:
+    # The message of its error may hold the text, so only its type is told.
+    return UnavailableError(
+        f"the embedder {embedder.name!r} failed with {type(error).__name__}",
+        embedder=embedder.name,
+    )
+
+
+def _warn(embedder: TextEmbedder, error: UnavailableError, *, query: bool) -> None:
+    _LOGGER.warning(
+        "the embedder %r failed with %s: %s",
+        embedder.name,
+        type(error.__cause__).__name__,
+        "the search goes by words alone"
+        if query
+        else "a memory is stored without a vector, until embed_missing",
+    )
+
+
+def list_texts(values: Iterable[Any]) -> list[str]:
+    """List the texts of the summaries that have no vector."""
+    return [value.text for value in values if _lacks_vector(value)]
+
+
+def add_vectors(embedder: TextEmbedder, values: list[Any], vectors: Iterable[Vector]) -> list[Any]:
+    """Give the summaries that have no vector theirs."""
+    left = iter(vectors)
+    return [
+        value.model_copy(update={"vector": next(left), "embedder": embedder.name})
+        if _lacks_vector(value)
+        else value
+        for value in values
+    ]
 
 
 def to_floats(vector: Any) -> Vector:
@@ -87,16 +232,6 @@ def is_several(items: object) -> bool:
 
 def _lacks_vector(value: Any) -> bool:
     return isinstance(value, Summary) and value.vector is None
-
-
-def _add_vectors(embedder: Embedder, values: list[Any], vectors: Iterable[Vector]) -> list[Any]:
-    left = iter(vectors)
-    return [
-        value.model_copy(update={"vector": next(left), "embedder": embedder.name})
-        if _lacks_vector(value)
-        else value
-        for value in values
-    ]
 
 
 def _call(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -125,7 +260,7 @@ def _check_texts(texts: Sequence[object]) -> None:
             raise UsageError(f"not a text to embed: {format_value(text)}", value=text)
 
 
-def _check_vectors(embedder: Embedder, texts: Sequence[str], answers: Any) -> list[Vector]:
+def _check_vectors(embedder: TextEmbedder, texts: Sequence[str], answers: Any) -> list[Vector]:
     """Check that there is one flat vector of finite numbers for each text."""
     try:
         answers = list(answers)
@@ -136,7 +271,7 @@ def _check_vectors(embedder: Embedder, texts: Sequence[str], answers: Any) -> li
     return [_check_vector(embedder, answer) for answer in answers]
 
 
-def _check_vector(embedder: Embedder, answer: Any) -> Vector:
+def _check_vector(embedder: TextEmbedder, answer: Any) -> Vector:
     shape = getattr(answer, "shape", None)
     if shape is not None and len(shape) != 1:
         raise _build_shape_error(embedder, f"an array of shape {tuple(shape)} for one text")
@@ -152,9 +287,10 @@ def _check_vector(embedder: Embedder, answer: Any) -> Vector:
     return vector
 
 
-def _build_shape_error(embedder: Embedder, what: str) -> UsageError:
+def _build_shape_error(embedder: TextEmbedder, what: str) -> UsageError:
     return UsageError(
         f"the embedder {embedder.name!r} returned {what}; embed returns one flat list of numbers,"
-        " embed_many one such list for each text. Nothing was written",
+        " embed_many one such list for each text. A function that takes several texts says so:"
+        " `texts: list[str]`. Nothing was written",
         embedder=embedder.name,
     )

@@ -95,7 +95,9 @@ def _parse_condition(key: str, name: object, value: object) -> Condition:
 
 def _check_value(key: str, name: str, value: object) -> object:
     kind = _get_type(value)
-    if kind is object or (name in _ORDERED and kind in (bool, type(None))):
+    # Only a value inside of a document can be a list.
+    unfit = (bool, list, type(None)) if name in _ORDERED else () if "." in key else (list,)
+    if kind is object or kind in unfit:
         wanted = "a text, a number or a time"
         raise UsageError(f"where[{key!r}]: {name} does not take {value!r}, but {wanted}")
     if isinstance(value, datetime) and value.tzinfo is None:
@@ -120,11 +122,13 @@ def _look_up(document: Any, path: str) -> Any:
 
 def _get_type(value: object) -> type:
     """Return the type that values are compared within; `object` if they are not comparable."""
-    for kind in (bool, str, datetime, type(None)):
+    for kind in (bool, str, datetime, list, type(None)):
         if isinstance(value, kind):
             return kind
     return float if isinstance(value, (int, float)) else object
 
 
 def _is_equal(one: object, other: object) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
     return _get_type(one) is _get_type(other) and one == other

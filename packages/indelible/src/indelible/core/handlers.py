@@ -5,7 +5,7 @@ Memory and SQLite use the blocking form. PostgreSQL uses the async form, in its 
 what its primitives wait for are statements, which either client performs. A handler runs inside of
 one transaction. One that writes checks before it writes its first row; once it has written, it does
 not refuse. The operations that concern the engine itself (`Scrub`, `CheckEngine`, `FindRisks`,
-`Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
+`Identify`, `ReadCursorKey`, `FindNearest`, `FindText`) are left to the engine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from indelible.core.limits import (
     ITEMS_FIRST,
     KEYS_KEPT,
     LOG_ENTRIES_MAX,
+    PAGE_ENTRIES_MAX,
     STAGE_ABANDONED_S,
 )
 from indelible.core.operations import (
@@ -28,6 +29,7 @@ from indelible.core.operations import (
     AppendResult,
     BeginStage,
     ChangeView,
+    CheckIndex,
     CheckSession,
     DeleteSnapshot,
     DropStage,
@@ -38,6 +40,8 @@ from indelible.core.operations import (
     FindChange,
     FindItems,
     Head,
+    IndexResult,
+    IndexText,
     ItemPage,
     ItemPlace,
     JournalLine,
@@ -168,24 +172,26 @@ def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
     listed: list[ListedSession] = []
     order = op.order or SessionOrder("id")
     after = last = session_list.parse_place(order, op.resume)
-    now_ms = tx.now_ms()
+    # A filter may pass over many sessions, so that each query asks for twice as many.
+    wanted = op.limit + 1
     while True:
-        found = tx.list_sessions(op.prefix, order, after, op.limit + 1)
-        for row, intact in found:
+        found = tx.list_sessions(op.prefix, order, after, wanted)
+        for row, intact, snapshots in found:
             after = session_list.build_place(
                 order, row.name, row.created_at_ms, row.last_activity_ms
             )
-            head = _try_build_head(row, now_ms) if intact else None
+            head = _try_build_head(row, tx.now_ms()) if intact else None
             if not session_list.is_listed(op, row.name, head):
                 continue
             if len(listed) == op.limit:
                 return SessionPage(tuple(listed), last.format())
             if head is not None and head.status is Status.ACTIVE:
-                head.snapshots = tx.count_snapshots(row)
+                head.snapshots = snapshots
             listed.append(ListedSession(row.name, head))
             last = after
-        if len(found) <= op.limit:
+        if len(found) < wanted:
             return SessionPage(tuple(listed), None)
+        wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
 
 
 def _try_build_head(row: SessionRow, now_ms: int) -> Head | None:
@@ -656,10 +662,23 @@ def erase(tx: Transaction, op: Erase) -> EraseResult:
     return EraseResult(count, snapshots, size, forks, tx.kept)
 
 
+@WRITES.handles(IndexText)
+def index_text(tx: Transaction, op: IndexText) -> IndexResult:
+    """Add words to the index of words."""
+    return tx.index_text(op)
+
+
 @READS.handles(CheckSession)
 def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
     """Check nothing: other operations of a verification read every row of a session."""
     return ()
+
+
+@READS.handles(CheckIndex)
+def check_index(tx: Transaction, op: CheckIndex) -> tuple[str, ...]:
+    """Compare the index of words with the entries."""
+    row = tx.find_session(op.session)
+    return () if row is None else tuple(tx.check_index(row))
 
 
 @WRITES.handles(Quarantine)

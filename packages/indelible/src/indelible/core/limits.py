@@ -30,8 +30,18 @@ INTEGER_DIGITS_MAX: Final = 4300
 
 # The position shares a 64-bit row id with the session's number.
 LOG_ENTRIES_MAX: Final = 2**32
-# A search reads what it ranks: this is some seconds of work.
+# Entries that one search reads where no index has their words: this is some seconds of work.
 SEARCH_ENTRIES_MAX: Final = 100_000
+# A word is left out of a search if more than this share of the entries have it, and others are
+# rarer: it costs most and says least. In a scope of fewer entries all words are used.
+COMMON_WORD_SHARE: Final = 0.05
+COMMON_WORD_ENTRIES: Final = 20_000
+# The best matches by the index that are read and ranked, and those of them that are ranked with
+# their neighbours.
+SEARCH_MATCHES: Final = 256
+SEARCH_RANKED: Final = 64
+# Entries that are indexed in one transaction.
+INDEX_PAGE: Final = 1000
 # Results of a search, the number of those that are skipped, and neighbours of each.
 SEARCH_HITS_MAX: Final = 1000
 # Places of the index of items that are read at once.

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from indelible.core.filters import Filter
 from indelible.core.plan import Operation
+from indelible.core.ranking import Statistics
 from indelible.model import Kind, Risk, Status
 from indelible.view import Extents, View
 
@@ -304,6 +305,48 @@ class FindNearest(Operation[tuple[StoredEntry, ...] | None]):
     vector: Sequence[float]
     embedder: str
     k: int
+
+
+class TextMatches(NamedTuple):
+    """Entries of a session that have words of a search, and the state that they are visible in."""
+
+    session: str
+    head: Head
+    frozen: FrozenView
+    rows: tuple[StoredEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPage:
+    """What an index of words has found, and the statistics that it is ranked by."""
+
+    matches: tuple[TextMatches, ...]
+    # Whether there are more entries with these words.
+    more: bool
+    # They may count entries that are not visible.
+    statistics: Statistics
+    # Words that were not looked for, since they are common and others are not.
+    dropped: tuple[str, ...]
+    # Sessions of the scope that the index does not have as a whole: the plan reads them.
+    unindexed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindText(Operation[TextPage | None]):
+    """Find visible entries of these kinds by their words, with an index that the engine keeps.
+
+    The scope is some sessions, or those `under` a collection, or all; `frozen` is the state of a
+    single session. Each word is given as it is compared and as it was written. The result has
+    `limit` entries, if there are so many: those whose words are the rarest. None says that there
+    is no index: the plan then reads all entries and ranks them itself.
+    """
+
+    words: tuple[tuple[str, str], ...]
+    kinds: frozenset[Kind]
+    limit: int
+    sessions: tuple[str, ...] | None = None
+    under: str | None = None
+    frozen: FrozenView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -618,6 +661,29 @@ class Erase(Operation[EraseResult]):
 
 
 @dataclass(frozen=True, slots=True)
+class IndexResult:
+    """How many entries were indexed, how many are damaged, and where to continue, or None."""
+
+    entries: int = 0
+    damaged: int = 0
+    resume: int | None = None
+    # The last session that was looked at.
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexText(Operation[IndexResult]):
+    """Add the words of up to `limit` entries that the index lacks, in all namespaces.
+
+    With `rebuild`, the index is emptied first. An engine without an index has nothing to do.
+    """
+
+    resume: int | None
+    limit: int
+    rebuild: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Scrub(Operation[tuple[str, ...]]):
     """Clear what erased sessions left in the engine's own logs; the result names what remains."""
 
@@ -630,6 +696,13 @@ class CheckEngine(Operation[tuple[str, ...]]):
 @dataclass(frozen=True, slots=True)
 class CheckSession(Operation[tuple[str, ...]]):
     """Check rows of a session that no other operation of a verification reads."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckIndex(Operation[tuple[str, ...]]):
+    """Compare the index of words with the entries of a session, none of which is damaged."""
 
     session: str
 

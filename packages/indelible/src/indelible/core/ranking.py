@@ -9,8 +9,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
+
+from indelible.core.limits import COMMON_WORD_SHARE
+from indelible.model import Kind
 
 # The tokenizer, as SQLite's full-text search names it: words between spaces and signs, without
 # diacritics and case, and without English endings.
@@ -21,7 +24,9 @@ _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 # What a document adds to those beside it in its session: an answer often lacks the words of its
 # question.
-_NEIGHBOUR_SHARES: Final = {1: 0.5, 2: 0.25}
+NEIGHBOUR_SHARES: Final = {1: 0.5, 2: 0.25}
+# What a session adds to each of its documents: if it has several of the words, it is about them.
+_SESSION_SHARE: Final = 0.4
 # How much more a document counts if the query names its author.
 _AUTHOR_FACTOR: Final = 1.5
 # How much the name of an author counts as a word: most often it says who is meant, not what.
@@ -45,8 +50,9 @@ class Document:
 
     session: str
     position: int
+    kind: Kind
     # Which message of its session it is, counted by those that are visible; None for other kinds,
-    # which have no neighbours.
+    # which have no neighbours. Only differences matter.
     order: int | None
     # How many words it has, and how often each word of the query.
     length: int
@@ -77,14 +83,130 @@ def _load_tokenizer() -> Callable[..., Any]:
     return apsw.Connection("").fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
 
 
-def count_terms(tokens: Iterable[Token], terms: Collection[str]) -> dict[str, int]:
-    """Count the words of a query in a text."""
-    return dict(Counter(token.term for token in tokens if token.term in terms))
+def choose_words(query: str) -> dict[str, str]:
+    """Return the words of a query: how each is compared, and how it was written first."""
+    data = query.encode("utf-8", "replace")
+    words: dict[str, str] = {}
+    for start, stop, term in tokenize(query):
+        words.setdefault(term, data[start:stop].decode("utf-8", "replace"))
+    return words
 
 
-def rank(documents: Sequence[Document], terms: Collection[str]) -> list[Ranked]:
+def count_terms(text: str, terms: Collection[str]) -> tuple[int, dict[str, int]]:
+    """Count the words of a text, and those of a query in it."""
+    words = _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)
+    return len(words), dict(Counter(term for _, _, term in words if term in terms))
+
+
+@lru_cache(1024)
+def find_name_terms(name: str) -> frozenset[str]:
+    """Return the words of a name."""
+    return frozenset(token.term for token in tokenize(name))
+
+
+class Statistics(NamedTuple):
+    """What a score depends on beside the document: a word counts for more the fewer have it."""
+
+    # How many documents there are, and how many words they have on average.
+    total: int
+    average: float
+    # How many documents have each word.
+    frequency: Mapping[str, int]
+
+    def add(self, other: Statistics) -> Statistics:
+        """Return the statistics of two disjoint sets of documents."""
+        total = self.total + other.total
+        words = self.average * self.total + other.average * other.total
+        both = Counter(self.frequency) + Counter(other.frequency)
+        return Statistics(total, words / total if total else 0.0, both)
+
+    def weigh(self, term: str) -> float:
+        """Compute how much a word counts."""
+        frequency = self.frequency.get(term, 0)
+        return math.log(1 + max(0.0, self.total - frequency + 0.5) / (frequency + 0.5))
+
+
+def compute_statistics(documents: Sequence[Document]) -> Statistics:
+    """Compute the statistics of some documents."""
+    total = len(documents)
+    words = sum(document.length for document in documents)
+    frequency = Counter(term for document in documents for term in document.counts)
+    return Statistics(total, words / total if total else 0.0, frequency)
+
+
+class Occurrences(NamedTuple):
+    """Which entries have which words, by an index: the ids of the entries of each word."""
+
+    # How many entries there are, and how many words they have on average.
+    total: int
+    average: float
+    ids: Mapping[str, Sequence[int]]
+    # Words that were not looked for.
+    dropped: tuple[str, ...]
+
+    @property
+    def statistics(self) -> Statistics:
+        """What scores depend on."""
+        frequency = {term: len(found) for term, found in self.ids.items()}
+        return Statistics(self.total, self.average, frequency)
+
+
+def compute_common_count(total: int) -> int:
+    """Compute how many of so many entries may have a word that is not a common one."""
+    return max(1, int(total * COMMON_WORD_SHARE))
+
+
+def order_matches(words: Occurrences, limit: int) -> tuple[list[int], bool]:
+    """Order ids by the weight of their words; also return whether some were left out.
+
+    Those that are left out are not among the first `limit`.
+    """
+    statistics = words.statistics
+    weights = sorted(((statistics.weigh(term), term) for term in words.ids), reverse=True)
+    left = sum(weight for weight, _ in weights)
+    scores: dict[int, float] = {}
+    closed = False
+    for weight, term in weights:
+        ids: Iterable[int] = words.ids[term]
+        # What has none of the words so far cannot come before those that have enough of them.
+        closed = closed or sum(score > left for score in scores.values()) >= limit
+        if closed:
+            ids = scores.keys() & ids
+        for entry_id in ids:
+            scores[entry_id] = scores.get(entry_id, 0.0) + weight
+        left -= weight
+    groups: dict[float, list[int]] = {}
+    for entry_id, score in scores.items():
+        groups.setdefault(score, []).append(entry_id)
+    ordered = [
+        entry_id for score in sorted(groups, reverse=True) for entry_id in sorted(groups[score])
+    ]
+    return ordered, closed
+
+
+def find_near(orders: Iterable[int]) -> set[int]:
+    """Return the orders of what is beside these messages."""
+    return {
+        order + sign * step for order in orders for step in NEIGHBOUR_SHARES for sign in (-1, 1)
+    }
+
+
+def choose_best(
+    documents: Sequence[Document], terms: Collection[str], statistics: Statistics
+) -> list[Document]:
+    """Order the documents that have a word of the query by their own words, the best first."""
+    scores = _score_own(documents, frozenset(terms), statistics)
+    return [documents[number] for number in _sort(documents, scores)]
+
+
+def rank(
+    documents: Sequence[Document],
+    terms: Collection[str],
+    statistics: Statistics | None = None,
+) -> list[Ranked]:
     """Rank the documents that have something of the query, best first; ties by where they are."""
-    by_text = _score_text(documents, frozenset(terms))
+    statistics = compute_statistics(documents) if statistics is None else statistics
+    by_text = _score_text(documents, frozenset(terms), statistics)
     by_vector = {
         number: document.similarity
         for number, document in enumerate(documents)
@@ -112,10 +234,28 @@ def _sort(documents: Sequence[Document], scores: Mapping[int, float]) -> list[in
     return sorted(scores, key=key)
 
 
-def _score_text(documents: Sequence[Document], terms: frozenset[str]) -> dict[int, float]:
+def _find_authors(documents: Sequence[Document], terms: frozenset[str]) -> frozenset[str]:
+    return terms & frozenset[str]().union(*(document.authors for document in documents))
+
+
+def _score_own(
+    documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
+) -> dict[int, float]:
+    """Score the documents by their words and by their authors."""
+    authors = _find_authors(documents, terms)
+    scores = _compute_bm25(documents, terms, authors, statistics)
+    return {
+        number: score * (_AUTHOR_FACTOR if documents[number].authors & authors else 1.0)
+        for number, score in scores.items()
+    }
+
+
+def _score_text(
+    documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
+) -> dict[int, float]:
     """Score the documents by their words, by those of their neighbours, and by their authors."""
-    authors = terms & frozenset[str]().union(*(document.authors for document in documents))
-    own = _compute_bm25(documents, terms, authors)
+    authors = _find_authors(documents, terms)
+    own = _compute_bm25(documents, terms, authors, statistics)
     scores = dict(own)
     numbers = {
         (document.session, document.order): number
@@ -126,30 +266,51 @@ def _score_text(documents: Sequence[Document], terms: frozenset[str]) -> dict[in
         session, order = documents[number].session, documents[number].order
         if order is None:
             continue
-        for step, share in _NEIGHBOUR_SHARES.items():
+        for step, share in NEIGHBOUR_SHARES.items():
             for other in (numbers.get((session, order + at)) for at in (-step, step)):
                 if other is not None:
                     scores[other] = scores.get(other, 0.0) + share * score
+    sessions = _score_sessions(documents, _weigh(terms, authors, statistics))
     for number in scores:
+        scores[number] += _SESSION_SHARE * sessions[documents[number].session]
         if documents[number].authors & authors:
             scores[number] *= _AUTHOR_FACTOR
     return scores
 
 
-def _compute_bm25(
-    documents: Sequence[Document], terms: frozenset[str], authors: frozenset[str]
-) -> dict[int, float]:
-    total = len(documents)
-    average = sum(document.length for document in documents) / total if total else 0.0
-    frequency = Counter(term for document in documents for term in document.counts)
-    weights = {
-        term: math.log(1 + (total - frequency[term] + 0.5) / (frequency[term] + 0.5))
-        * (_NAME_SHARE if term in authors else 1.0)
-        for term in terms
+def _score_sessions(
+    documents: Sequence[Document], weights: Mapping[str, float]
+) -> dict[str, float]:
+    """Score sessions by all words of their documents, whatever their length."""
+    counts: dict[str, Counter[str]] = {}
+    for document in documents:
+        counts.setdefault(document.session, Counter()).update(document.counts)
+    return {
+        session: sum(weights[term] * count / (count + _SATURATION) for term, count in found.items())
+        for session, found in counts.items()
     }
+
+
+def _weigh(
+    terms: frozenset[str], authors: frozenset[str], statistics: Statistics
+) -> dict[str, float]:
+    """Compute how much each word counts; one that is the name of an author counts for less."""
+    return {
+        term: statistics.weigh(term) * (_NAME_SHARE if term in authors else 1.0) for term in terms
+    }
+
+
+def _compute_bm25(
+    documents: Sequence[Document],
+    terms: frozenset[str],
+    authors: frozenset[str],
+    statistics: Statistics,
+) -> dict[int, float]:
+    average = statistics.average or 1
+    weights = _weigh(terms, authors, statistics)
     scores: dict[int, float] = {}
     for number, document in enumerate(documents):
-        norm = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * document.length / (average or 1))
+        norm = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * document.length / average)
         if document.counts:
             scores[number] = sum(
                 weights[term] * count * (_SATURATION + 1) / (count + norm)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Final, NamedTuple
 
 from indelible import view
 from indelible.core import rules
 from indelible.core.operations import Head, tuple_new
 from indelible.core.rules import SessionState
+from indelible.model import Kind
 from indelible.view import View
+
+# The number of a kind in the row of an entry. They are stored, and never change.
+KIND_NUMBER: Final = {
+    Kind.MESSAGE: 1,
+    Kind.TOOL_CALL: 2,
+    Kind.TOOL_RESULT: 3,
+    Kind.SUMMARY: 4,
+    Kind.MEMORY: 5,
+    Kind.VALUE: 6,
+    Kind.CHECKPOINT: 7,
+}
+KIND_BY_NUMBER: Final = {number: kind for kind, number in KIND_NUMBER.items()}
 
 
 class SessionRow(NamedTuple):
@@ -64,6 +78,24 @@ class KeyUse(NamedTuple):
     entries: int
     # Of the view, when it was written.
     generation: int
+
+
+def encode_links(call_ids: tuple[str, ...]) -> str | None:
+    """Encode ids of tool calls for the row of an entry."""
+    return json.dumps(call_ids) if call_ids else None
+
+
+def decode_links(text: str | None) -> tuple[str, ...]:
+    """Decode ids of tool calls; a `ValueError` if the row is damaged."""
+    if text is None:
+        return ()
+    try:
+        call_ids = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(text) from error
+    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
+        raise ValueError(text)
+    return tuple(call_ids)
 
 
 def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from indelible.core.embedding import TextEmbedder
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX, VERSION_BYTES_MAX
 from indelible.errors import LimitError, UsageError
-from indelible.model import NEVER, Embedder, Never
+from indelible.model import NEVER, Never
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Settings:
 
     ttl: float | Never = NEVER
     ids: Ids = random_ids
-    embedder: Embedder | None = None
+    embedder: TextEmbedder | None = None
     # For people: a URL without its password.
     target: str = ""
 

@@ -14,6 +14,8 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from indelible.core.operations import (
+    IndexResult,
+    IndexText,
     ItemPlace,
     JournalLine,
     LogRow,
@@ -46,14 +48,14 @@ class Transaction(ABC):
     def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
 
+    @abstractmethod
     def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
-    ) -> Sequence[tuple[SessionRow, bool]]:
-        """List sessions with a prefix in an order, after a place; with whether a row is intact.
+    ) -> Sequence[tuple[SessionRow, bool, int]]:
+        """List sessions with a prefix in an order, after a place.
 
-        Only for engines that have no handler of their own for `ListSessions`.
+        Return each with whether its row is intact, and how many snapshots its life has.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def find_forks(self, name: str) -> tuple[str, ...]:
@@ -128,6 +130,16 @@ class Transaction(ABC):
     @abstractmethod
     def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         """Read the index: by id, newest position first, after a place."""
+
+    # The index of words, for engines that have one
+
+    def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
+        """Index entries that the index lacks."""
+        return IndexResult()
+
+    def check_index(self, row: SessionRow) -> list[str]:  # noqa: ARG002
+        """Say how the index differs from the entries of a session."""
+        return []
 
     # Keys of appends
 

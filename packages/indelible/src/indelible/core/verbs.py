@@ -17,6 +17,7 @@ from indelible.core.operations import (
     DeleteSnapshot,
     Erase,
     EraseItem,
+    IndexText,
     Quarantine,
     Reclaim,
     Rollback,
@@ -85,6 +86,7 @@ _ALL: Final = (
     StoreVerb("search_summaries", VerbKind.READ),
     StoreVerb("search", VerbKind.READ, session_first=False),
     StoreVerb("remember", VerbKind.APPEND, Append, keyed=True, versioned=True, session_first=False),
+    StoreVerb("embed_missing", VerbKind.APPEND, Append, session_first=False),
     StoreVerb("get_memory", VerbKind.READ, session_first=False),
     StoreVerb("list_memories", VerbKind.READ, session_first=False),
     StoreVerb("memory_history", VerbKind.READ, session_first=False),
@@ -117,6 +119,7 @@ _ALL: Final = (
     StoreVerb("import_", VerbKind.MAINTENANCE, ShowStage, session_first=False),
     # A vacuum removes only what no read shows.
     StoreVerb("vacuum", VerbKind.MAINTENANCE, Reclaim, session_first=False),
+    StoreVerb("reindex", VerbKind.MAINTENANCE, IndexText, session_first=False),
     StoreVerb("forget", VerbKind.MAINTENANCE, Erase, removes=True),
     StoreVerb("claims", VerbKind.ENGINE, session_first=False),
     StoreVerb("identity", VerbKind.ENGINE, session_first=False),

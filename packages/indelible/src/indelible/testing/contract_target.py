@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import logging
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +34,8 @@ _OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
 BAD_DAY_TIMEOUT_S: Final = 2.0
 # On a busy machine, creating the tables may exceed that deadline: retry.
 OPENINGS_MAX: Final = 5
+# Dimensions of the embedder of the kit's stores.
+VECTOR_SIZE: Final = 16
 
 
 def find_adapter(target: str) -> Adapter | None:
@@ -104,11 +108,12 @@ class OpenUrl:
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """Open a handle, or return an awaitable of it; `server` replaces the URL."""
         target, options = self._place(workspace)
+        options = {**options, "embedder": WordEmbedder()}
         if server is not None:
             target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
         if self.awaited:
             return _open_async_with_retries(target, options)
-        return StoreHandle(_open_with_retries(target, options))
+        return StoreHandle(_open_with_retries(target, options), options["embedder"])
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
         engine = find_engine(self.url)
@@ -132,8 +137,9 @@ def _open_with_retries(target: str, options: dict[str, Any]) -> indelible.Memory
 async def _open_async_with_retries(target: str, options: dict[str, Any]) -> StoreHandle:
     for _ in range(OPENINGS_MAX - 1):
         with contextlib.suppress(indelible.UnavailableError):
-            return StoreHandle(await indelible.open_async(target, **options))
-    return StoreHandle(await indelible.open_async(target, **options))
+            opened = await indelible.open_async(target, **options)
+            return StoreHandle(opened, options["embedder"])
+    return StoreHandle(await indelible.open_async(target, **options), options["embedder"])
 
 
 def _build_namespace(workspace: Path) -> str:
@@ -154,11 +160,30 @@ class SessionEraser:
                     store.forget(session)
 
 
+class WordEmbedder:
+    """Counts words by their hash; it can be made to fail."""
+
+    name = "words"
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def embed(self, text: str) -> list[float]:
+        """Compute the vector of a text."""
+        if self.fails:
+            raise ConnectionError("the embedder was made to fail")
+        vector = [0.0] * VECTOR_SIZE
+        for word in text.split():
+            vector[zlib.crc32(word.encode()) % VECTOR_SIZE] += 1.0
+        return vector
+
+
 class StoreHandle:
     """The kit's verbs on a store; awaitables of an async store are passed on."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, embedder: WordEmbedder) -> None:
         self._store = store
+        self._embedder = embedder
 
     def append(
         self,
@@ -227,6 +252,44 @@ class StoreHandle:
             if inspect.isawaitable(page)
             else _list_sessions(self._store)
         )
+
+    def put_item(
+        self,
+        session: str,
+        item: str,
+        text: str,
+        fields: dict[str, Any] | None = None,
+        ttl_s: float | None = None,
+    ) -> Any:
+        """Remember a text."""
+        return self._store.remember(session, text, id=item, metadata=fields, ttl=ttl_s)
+
+    def get_item(self, session: str, item: str) -> Any:
+        """Return the text of a memory."""
+        return then(self._store.get_memory(session, item), lambda found: found and found.text)
+
+    def search(
+        self, session: str, query: str, limit: int, where: dict[str, Any] | None = None
+    ) -> Any:
+        """Find memories."""
+        paths = {f"metadata.{name}": value for name, value in (where or {}).items()}
+        hits = self._store.search(
+            query, sessions=[session], kinds=["memory"], k=limit, where=paths or None
+        )
+        return then(
+            hits,
+            lambda found: [{"id": h.entry.value.id, "text": h.entry.value.text} for h in found],
+        )
+
+    def retract(self, session: str, item: str) -> Any:
+        """Retract a memory."""
+        return self._store.retract(session, item)
+
+    def fail_embedder(self, fails: bool) -> None:
+        """Let the embedder fail, or work again."""
+        self._embedder.fails = fails
+        # Its warnings are expected here.
+        logging.getLogger("indelible.embedding").disabled = fails
 
     def close(self) -> Any:
         """Close the store."""

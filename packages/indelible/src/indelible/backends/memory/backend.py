@@ -19,6 +19,7 @@ from indelible.core.operations import (
     CheckEngine,
     FindNearest,
     FindRisks,
+    FindText,
     Identify,
     ReadCursorKey,
     Scrub,
@@ -74,8 +75,8 @@ class MemoryBackend:
                 return self._cursor_key
             case Identify():
                 return f"memory {id(self)}"
-        assert isinstance(op, FindNearest), op
-        # The plan compares the vectors.
+        assert isinstance(op, FindNearest | FindText), op
+        # The plan compares vectors and words.
         return None
 
     def prepare(self) -> None:

@@ -98,7 +98,7 @@ class MemoryTransaction(Transaction):
 
     def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
-    ) -> Sequence[tuple[SessionRow, bool]]:
+    ) -> Sequence[tuple[SessionRow, bool, int]]:
         found: list[tuple[Place, SessionRow]] = []
         for name, session in self._database.sessions.items():
             row = session.row
@@ -106,7 +106,7 @@ class MemoryTransaction(Transaction):
             if name.startswith(prefix) and (place < after if order.descending else place > after):
                 found.append((place, row))
         found.sort(reverse=order.descending)
-        return [(row, True) for _, row in found[:limit]]
+        return [(row, True, self.count_snapshots(row)) for _, row in found[:limit]]
 
     def find_forks(self, name: str) -> tuple[str, ...]:
         rows = [session.row for session in self._database.sessions.values()]

@@ -133,7 +133,7 @@ class PostgresConnection:
         driver.add_notice_handler(self._on_notice)
 
     def allow_prepared_statements(self) -> None:
-        """Have functions and reads prepared, if all statements go to the same server process.
+        """Have statements prepared, if all statements go to the same server process.
 
         A pooler cannot tell its client the number of a process that changes, and makes one up.
         """
@@ -201,10 +201,10 @@ class PostgresConnection:
         return self._send(*queries, then="COMMIT")
 
     def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
-        """Send a statement that may be prepared; return its rows."""
+        """Send one statement, without a pipeline if nothing is pending; return its rows."""
         if self._pending:
             return (self._send((text, params)))[0]
-        self._run(self._cursor, text, params, prepare=None)
+        self._run(self._cursor, text, params)
         return self._cursor.fetchall()
 
     def _send(
@@ -228,10 +228,8 @@ class PostgresConnection:
         cursor: psycopg.RawCursor[Row],
         text: str,
         params: tuple[Any, ...],
-        *,
-        prepare: bool | None = False,
     ) -> psycopg.RawCursor[Row]:
-        return cursor.execute(text.encode(), params, prepare=prepare, binary=True)
+        return cursor.execute(text.encode(), params, binary=True)
 
     def try_roll_back(self) -> bool:
         """End a transaction that failed; return whether the connection can be used again."""

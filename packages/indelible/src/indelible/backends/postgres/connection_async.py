@@ -134,7 +134,7 @@ class AsyncPostgresConnection:
         driver.add_notice_handler(self._on_notice)
 
     async def allow_prepared_statements(self) -> None:
-        """Have functions and reads prepared, if all statements go to the same server process.
+        """Have statements prepared, if all statements go to the same server process.
 
         A pooler cannot tell its client the number of a process that changes, and makes one up.
         """
@@ -202,10 +202,10 @@ class AsyncPostgresConnection:
         return await self._send(*queries, then="COMMIT")
 
     async def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
-        """Send a statement that may be prepared; return its rows."""
+        """Send one statement, without a pipeline if nothing is pending; return its rows."""
         if self._pending:
             return (await self._send((text, params)))[0]
-        await self._run(self._cursor, text, params, prepare=None)
+        await self._run(self._cursor, text, params)
         return await self._cursor.fetchall()
 
     async def _send(
@@ -229,10 +229,8 @@ class AsyncPostgresConnection:
         cursor: psycopg.AsyncRawCursor[Row],
         text: str,
         params: tuple[Any, ...],
-        *,
-        prepare: bool | None = False,
     ) -> psycopg.AsyncRawCursor[Row]:
-        return await cursor.execute(text.encode(), params, prepare=prepare, binary=True)
+        return await cursor.execute(text.encode(), params, binary=True)
 
     async def try_roll_back(self) -> bool:
         """End a transaction that failed; return whether the connection can be used again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections.abc import Sequence
@@ -10,18 +9,11 @@ from typing import Any, Final
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
 from indelible.core.codec import decode, parse_item
+from indelible.core.rows import KIND_NUMBER, encode_links
 from indelible.core.similarity import scale_to_unit
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import Kind, Summary
 
-KIND_NUMBERS: Final = {
-    Kind.MESSAGE: 1,
-    Kind.TOOL_CALL: 2,
-    Kind.TOOL_RESULT: 3,
-    Kind.SUMMARY: 4,
-    Kind.MEMORY: 5,
-}
-KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 # The embedder of a summary without a vector. NULL means that it is unknown whether it has one.
 _NO_EMBEDDER: Final = b""
 
@@ -51,7 +43,7 @@ class EntryColumns:
     ) -> None:
         """Add an entry. The kind is None if that of a copied entry is damaged."""
         embedder, vector = index_vector(kind, envelope)
-        self.kinds.append(KIND_NUMBERS[kind] if kind is not None else 0)
+        self.kinds.append(KIND_NUMBER[kind] if kind is not None else 0)
         self.keeps.append(keep)
         self.opens.append(encode_links(opens))
         self.answers.append(encode_links(answers))
@@ -75,24 +67,6 @@ class EntryColumns:
             self.items.or_none(),
             self.checksums,
         )
-
-
-def encode_links(call_ids: tuple[str, ...]) -> str | None:
-    """Ids of tool calls as a row has them."""
-    return json.dumps(call_ids) if call_ids else None
-
-
-def decode_links(text: str | None) -> tuple[str, ...]:
-    """Ids of tool calls as they were handed in; a `ValueError` if the row is damaged."""
-    if text is None:
-        return ()
-    try:
-        call_ids = json.loads(text)
-    except RecursionError as error:
-        raise ValueError(text) from error
-    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
-        raise ValueError(text)
-    return tuple(call_ids)
 
 
 def index_vector(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:

@@ -7,7 +7,6 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
-from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS
 from indelible.backends.postgres.sessions import COLUMNS_COUNT, LOAD_SESSION, build_session_row
 from indelible.backends.postgres.statements import (
     CONTENT,
@@ -23,7 +22,7 @@ from indelible.backends.postgres.transaction import PostgresTransaction
 from indelible.core import handlers_async
 from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import EntrySlice, Read, StoredEntry
-from indelible.core.rows import SessionRow
+from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, SessionRow
 from indelible.errors import BusyError
 from indelible.model import Kind
 from indelible.view import Extents
@@ -72,7 +71,7 @@ class _Reader(PostgresTransaction):
 
     def __init__(self, context: PostgresContext, op: Read) -> None:
         super().__init__(context, writes=False)
-        kinds = KIND_NUMBERS.items()
+        kinds = KIND_NUMBER.items()
         self._others = IntArray(n for kind, n in kinds if op.kinds and kind not in op.kinds)
         is_simple = op.newest and op.start is None and op.frozen is None
         self._newest = op.limit + 1 if is_simple and op.limit is not None else 0
@@ -97,7 +96,7 @@ class _Reader(PostgresTransaction):
             found = await self._read_rows(row, extents)
         entries: list[StoredEntry] = []
         for position, number, written_at, payload, content in found[::-1] if newest else found:
-            kind = KINDS.get(number)
+            kind = KIND_BY_NUMBER.get(number)
             if kind is not None and kinds is not None and kind not in kinds:
                 if has_kind(kind, payload):
                     continue

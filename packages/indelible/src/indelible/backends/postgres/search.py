@@ -11,7 +11,7 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray
-from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, encode_embedder, pack_vector
+from indelible.backends.postgres.entries import encode_embedder, pack_vector
 from indelible.backends.postgres.sessions import load_session
 from indelible.backends.postgres.statements import (
     CONTENT,
@@ -24,7 +24,8 @@ from indelible.backends.postgres.statements import (
 )
 from indelible.core import rules
 from indelible.core.codec import KIND_FROM, get_kind_prefix
-from indelible.core.operations import FindNearest, StoredEntry
+from indelible.core.operations import FindNearest, FindText, StoredEntry
+from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER
 from indelible.model import Kind
 
 # The extension has a bound of its own; longer vectors are stored, and compared by core.
@@ -38,7 +39,7 @@ _EXTENSION: Final = """
 _COUNT: Final = "SELECT count(*) " + IN_MANY
 # A summary, or what may have been one before it was damaged.
 _MAY_BE_SUMMARY: Final = f"""
-    (kind = {KIND_NUMBERS[Kind.SUMMARY]}
+    (kind = {KIND_NUMBER[Kind.SUMMARY]}
         OR (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
             = ($9::bytea[])[kind]) IS NOT TRUE)"""
 # By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
@@ -59,7 +60,7 @@ _NEAREST: Final = f"""
     WHERE session = $1 AND (unknown OR distance = 'NaN'
         OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
 _MARKS: Final = BytesArray(
-    get_kind_prefix(kind) for kind in sorted(KIND_NUMBERS, key=KIND_NUMBERS.__getitem__)
+    get_kind_prefix(kind) for kind in sorted(KIND_NUMBER, key=KIND_NUMBER.__getitem__)
 )
 
 
@@ -84,9 +85,14 @@ async def find_nearest(context: PostgresContext, op: FindNearest) -> tuple[Store
         # Vacuumed since the session was loaded, or damaged: a read of all finds out which.
         return None
     return tuple(
-        StoredEntry(position, KINDS.get(kind), *rest)
+        StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest)
         for position, kind, *rest in sorted(rows, key=itemgetter(0))
     )
+
+
+@HANDLERS.handles(FindText)
+async def find_text(_context: PostgresContext, _op: FindText) -> None:
+    """Return None: there is no index of words."""
 
 
 def compute_margin(dimension: int) -> float:

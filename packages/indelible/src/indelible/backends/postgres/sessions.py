@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -17,16 +16,8 @@ from indelible.backends.postgres.statements import (
     Rows,
     Sql,
 )
-from indelible.core import session_list
-from indelible.core.limits import ACTIVITY_STEP_MS, PAGE_ENTRIES_MAX, SESSION_ID_BYTES_MAX
-from indelible.core.operations import (
-    Head,
-    ListedSession,
-    ListSessions,
-    ReadHead,
-    SessionOrder,
-    SessionPage,
-)
+from indelible.core.limits import ACTIVITY_STEP_MS
+from indelible.core.operations import Head, ReadHead, SessionOrder
 from indelible.core.rows import SessionRow, build_row_head
 from indelible.errors import FormatError
 from indelible.model import Status
@@ -72,7 +63,6 @@ LOCK_SESSION = f"""
         FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE
     ) AS own"""
 COLUMNS_COUNT: Final = 16
-_CREATED_AT: Final = 10
 _COUNT_SNAPSHOTS = """
     SELECT count(*) FROM indelible.snapshot AS part
     JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
@@ -81,21 +71,21 @@ _COUNT_SNAPSHOTS = """
 _INDEXED = "pg_catalog.encode(namespace, 'hex') = pg_catalog.encode($1, 'hex')"
 # For each order: what a page begins after, and the terms. {0} is > or <.
 _ORDERS: Final = {
-    "id": ("name {0} $6 AND $5::bigint IS NOT NULL", ("name",)),
+    "id": ("name {0} $5 AND $4::bigint IS NOT NULL", ("name",)),
     "created": (
-        f"{_INDEXED} AND (created_at, name) {{0}} ($5::bigint, $6)",
+        f"{_INDEXED} AND (created_at, name) {{0}} ($4::bigint, $5)",
         ("created_at", "name"),
     ),
     "last_activity": (
         f"""{_INDEXED} AND (activity_minute, last_activity, name)
-            {{0}} ($5::bigint / {ACTIVITY_STEP_MS}, $5, $6)""",
+            {{0}} ($4::bigint / {ACTIVITY_STEP_MS}, $4, $5)""",
         ("activity_minute", "last_activity", "name"),
     ),
 }
 
 
 @cache
-def _build_list(order: SessionOrder) -> str:
+def build_list(order: SessionOrder) -> str:
     """Build the query that lists sessions in an order."""
     after, terms = _ORDERS[order.by]
     direction = " DESC" if order.descending else ""
@@ -103,12 +93,12 @@ def _build_list(order: SessionOrder) -> str:
     snapshots = """(SELECT count(*) FROM indelible.snapshot AS part
         WHERE part.session = page.number AND part.life = page.life)"""
     return f"""
-        SELECT name, {snapshots}, indelible.now_ms($3::bigint), {_ROW_COLUMNS}
+        SELECT name, {snapshots}, indelible.now_ms($7::bigint), {_ROW_COLUMNS}
         FROM (
             SELECT * FROM indelible.session
-            WHERE namespace = $1 AND name >= $2 AND name <= $4
+            WHERE namespace = $1 AND name >= $2 AND name <= $3
                 AND {after.format("<" if order.descending else ">")}
-            ORDER BY {ordered} LIMIT $7
+            ORDER BY {ordered} LIMIT $6
         ) AS page
         ORDER BY {ordered}"""
 
@@ -128,14 +118,21 @@ async def load_session(
 
 def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int]:
     """Build a session, if there is one, and the time; raise a `FormatError` if it is damaged."""
-    now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = fields
+    now_ms, number, *_ = fields
     if number is None:
         return None, now_ms
-    created_at, last_activity, metadata, forked_from, vacuums, is_intact = rest[
-        : COLUMNS_COUNT - 10
-    ]
+    row, is_intact = parse_session_row(session, fields[1:])
     if not is_intact:
         raise build_damage_error(session, "its row in indelible.session")
+    return row, now_ms
+
+
+def parse_session_row(session: str, fields: Row) -> tuple[SessionRow, bool]:
+    """Parse `_ROW_COLUMNS`, and return whether they are intact; if not, some are left out."""
+    number, life, born, end, generation, deadline, staged, tail, extents, *rest = fields
+    created_at, last_activity, metadata, forked_from, vacuums, is_intact = rest[:6]
+    if not is_intact:
+        extents, forked_from = [], None
     shown = view.build_view(to_extents(extents), tail)
     row = SessionRow(
         name=session,
@@ -154,7 +151,7 @@ def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int
         forked_from=None if forked_from is None else forked_from.decode(),
         metadata=metadata,
     )
-    return row, now_ms
+    return row, bool(is_intact)
 
 
 def to_extents(numbers: list[int]) -> view.Extents:
@@ -189,47 +186,8 @@ async def read_head(context: PostgresContext, op: ReadHead) -> Head:
     return head
 
 
-@HANDLERS.handles(ListSessions)
-async def list_sessions(context: PostgresContext, op: ListSessions) -> SessionPage:
-    """List a page of sessions, in the order of ids if no other is asked for."""
-    listed: dict[str, ListedSession] = {}
-    order = op.order or SessionOrder("id")
-    after = last = session_list.parse_place(order, op.resume)
-    # No name has more bytes. One that is damaged is in the list, to be noticed.
-    names = op.prefix.encode(), op.prefix.encode() + b"\xff" * SESSION_ID_BYTES_MAX
-    # A filter may pass over many sessions, so that each round trip fetches twice as many.
-    wanted = op.limit + 1
-    while True:
-        params = (context.namespace, names[0], context.now_ms(), names[1])
-        place = (after.value, after.name.encode(), wanted)
-        rows = await Sql(_build_list(order), (*params, *place))
-        for encoded, snapshots, *row in rows:
-            name = _decode_name(encoded)
-            created_at, last_activity = row[_CREATED_AT : _CREATED_AT + 2]
-            after = session_list.build_place(order, name, created_at, last_activity)
-            head = _try_build_head(name, tuple(row), snapshots)
-            # One that moved in the order between two round trips is listed once.
-            if name in listed or not session_list.is_listed(op, name, head):
-                continue
-            if len(listed) == op.limit:
-                return SessionPage(tuple(listed.values()), last.format())
-            listed[name] = ListedSession(name, head)
-            last = after
-        if len(rows) < wanted:
-            return SessionPage(tuple(listed.values()), None)
-        wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
-
-
-def _try_build_head(session: str, fields: Row, snapshots: int) -> Head | None:
-    """Build the head of a session; None if it is damaged: other operations on it say so."""
-    try:
-        head = build_row_head(*build_session_row(session, fields))
-    except FormatError:
-        return None
-    return replace(head, snapshots=snapshots) if head.status is Status.ACTIVE else head
-
-
-def _decode_name(name: bytes) -> str:
+def decode_name(name: bytes) -> str:
+    """Decode the name of a session; raise a `FormatError` if it is damaged."""
     try:
         return name.decode()
     except UnicodeDecodeError as error:

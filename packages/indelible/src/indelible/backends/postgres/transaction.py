@@ -11,13 +11,16 @@ from typing import Any, Final, TypeVar
 
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray, IntArray
-from indelible.backends.postgres.entries import KINDS, EntryColumns, decode_links
+from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
     LOAD_SESSION,
     LOCK_SESSION,
     build_damage_error,
+    build_list,
     build_session_row,
     build_session_update,
+    decode_name,
+    parse_session_row,
     to_array,
     to_extents,
 )
@@ -37,9 +40,18 @@ from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
 from indelible.core.handlers_async import READS, WRITES
-from indelible.core.operations import ItemPlace, JournalLine, LogRow, Outline, SnapshotRecord
+from indelible.core.limits import SESSION_ID_BYTES_MAX
+from indelible.core.operations import (
+    ItemPlace,
+    JournalLine,
+    LogRow,
+    Outline,
+    SessionOrder,
+    SnapshotRecord,
+)
 from indelible.core.plan import Operation
-from indelible.core.rows import KeyUse, SessionRow
+from indelible.core.rows import KIND_BY_NUMBER, KeyUse, SessionRow, decode_links
+from indelible.core.session_list import Place
 from indelible.core.transaction_async import AsyncTransaction
 from indelible.errors import BusyError
 from indelible.view import Extents
@@ -229,6 +241,18 @@ class PostgresTransaction(AsyncTransaction):
         row, self._now_ms = build_session_row(name, rows[0])
         return row
 
+    async def list_sessions(
+        self, prefix: str, order: SessionOrder, after: Place, limit: int
+    ) -> list[tuple[SessionRow, bool, int]]:
+        # No name has more bytes. One that is damaged is in the list, to be noticed.
+        names = prefix.encode(), prefix.encode() + b"\xff" * SESSION_ID_BYTES_MAX
+        place = after.value, after.name.encode(), limit, self._context.now_ms()
+        found = await Sql(build_list(order), (self._context.namespace, *names, *place))
+        rows: list[tuple[SessionRow, bool, int]] = []
+        for name, snapshots, self._now_ms, *fields in found:
+            rows.append((*parse_session_row(decode_name(name), tuple(fields)), snapshots))
+        return rows
+
     async def find_forks(self, name: str) -> tuple[str, ...]:
         rows = await Sql(
             "SELECT name FROM indelible.session WHERE namespace = $1 AND forked_from = $2"
@@ -326,7 +350,7 @@ class PostgresTransaction(AsyncTransaction):
         for position, kind, size, keep, opens, answers in sorted(found, key=itemgetter(0)):
             try:
                 links = decode_links(opens), decode_links(answers)
-                outlines.append(Outline(position, KINDS[kind], size, keep, *links))
+                outlines.append(Outline(position, KIND_BY_NUMBER[kind], size, keep, *links))
             except (KeyError, ValueError) as error:
                 raise rules.build_outline_error(row.name, position) from error
         return outlines
@@ -501,7 +525,7 @@ def _build_log_row(fields: Row) -> LogRow:
     position, number, written_at, deadline, batch, generation, keep, key = fields[:8]
     opens, answers, payload, content = fields[8:]
     try:
-        kind, links = KINDS.get(number), (decode_links(opens), decode_links(answers))
+        kind, links = KIND_BY_NUMBER.get(number), (decode_links(opens), decode_links(answers))
         name = None if key is None else key.decode()
     except ValueError:
         # Damaged, like an entry of an unknown kind: the caller raises when it decodes it.

@@ -65,6 +65,8 @@ class SqliteOptions:
     durability: Durability
     busy_timeout_s: float
     clock: Clock
+    # Whether entries are added to the index of words.
+    search: bool = True
     seam: Seam | None = None
 
 
@@ -74,6 +76,7 @@ class SqliteConnection:
     def __init__(self, options: SqliteOptions, *, read_only: bool = False) -> None:
         self.path = str(options.path)
         self.namespace = options.namespace
+        self.indexes_text = options.search
         self._clock = options.clock
         self._busy_timeout_s = options.busy_timeout_s
         self._waiting_since = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
 from itertools import chain
@@ -10,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from indelible import view
+from indelible.backends.sqlite import text_index
 from indelible.backends.sqlite.checksums import (
     CONTENT,
     FIELDS,
@@ -38,6 +38,8 @@ from indelible.core.limits import (
     LOG_ENTRIES_MAX,
 )
 from indelible.core.operations import (
+    IndexResult,
+    IndexText,
     ItemPlace,
     JournalLine,
     LogRow,
@@ -47,7 +49,14 @@ from indelible.core.operations import (
     StoredEntry,
     tuple_new,
 )
-from indelible.core.rows import KeyUse, SessionRow
+from indelible.core.rows import (
+    KIND_BY_NUMBER,
+    KIND_NUMBER,
+    KeyUse,
+    SessionRow,
+    decode_links,
+    encode_links,
+)
 from indelible.core.session_list import Place, build_name_end
 from indelible.core.transaction import Transaction
 from indelible.errors import FormatError
@@ -60,19 +69,13 @@ POSITION_MASK = 2**POSITION_BITS - 1
 # With a larger number, the row ids of a session would not fit into 63 bits.
 SESSION_NUMBER_MAX = 2**31 - 2
 
-KIND_NUMBER = {
-    Kind.MESSAGE: 1,
-    Kind.TOOL_CALL: 2,
-    Kind.TOOL_RESULT: 3,
-    Kind.SUMMARY: 4,
-    Kind.MEMORY: 5,
-}
-_KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 _ALL_KINDS = -1
 _GET_KIND_NUMBER = itemgetter(1)
+# Id, kind and payload of a row that is inserted.
+_GET_INDEXED = itemgetter(0, 1, 10)
 
 # Tables whose rows belong to a session by its number.
-PARTS = ("snapshot", "journal", "kept_key", "quarantine")
+PARTS = ("snapshot", "journal", "kept_key", "quarantine", "unindexed")
 
 # The row has the first time in the last step of activity; the newest entry has the last one. A
 # damaged entry does not move the session to another step.
@@ -113,7 +116,10 @@ def _build_list(order: SessionOrder) -> str:
     """Build the statement that lists sessions in an order."""
     index, after, terms = _ORDERS[order.by]
     direction = " DESC" if order.descending else ""
-    return f"""{_COLUMNS} FROM session INDEXED BY {index}
+    return f"""{_COLUMNS},
+            (SELECT count(*) FROM snapshot AS part
+                WHERE part.session = session.number AND part.life = session.life)
+        FROM session INDEXED BY {index}
         WHERE namespace = :namespace AND name >= :first AND name < :last
             AND {after.format("<" if order.descending else ">")}
         ORDER BY {", ".join(term + direction for term in terms)} LIMIT :limit"""
@@ -137,7 +143,7 @@ _CHECK_NEWEST_ENTRY = f"""
 
 _INSERT_ENTRY = """
     INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
-        answers, payload, checksum)
+        answer_ids, payload, checksum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _REPLACE_ENTRY = _INSERT_ENTRY.replace("INSERT", "INSERT OR REPLACE", 1)
 # Entries of other kinds are read too, without their bodies: a position that is missing, or whose
@@ -145,17 +151,17 @@ _REPLACE_ENTRY = _INSERT_ENTRY.replace("INSERT", "INSERT OR REPLACE", 1)
 # to SQLite.)
 _READ_ENTRIES = f"""
     SELECT id, kind, written_at,
-        CASE WHEN kind BETWEEN 1 AND {len(_KIND)} AND NOT ? >> kind & 1
+        CASE WHEN kind BETWEEN 1 AND {len(KIND_BY_NUMBER)} AND NOT ? >> kind & 1
             THEN ifnull(substr(payload, 1, {KIND_BYTES}), x'') ELSE payload END,
         {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id"""
 _READ_ENTRIES_BACKWARDS = _READ_ENTRIES + " DESC"
 _READ_LOG = f"""
-    SELECT id, kind, written_at, deadline, batch_size, generation, keep, key, opens, answers,
+    SELECT id, kind, written_at, deadline, batch_size, generation, keep, key, opens, answer_ids,
         payload, {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _READ_OUTLINES = """
-    SELECT id, kind, length(payload), keep, opens, answers FROM entry
+    SELECT id, kind, length(payload), keep, opens, answer_ids FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
 _READ_CHECKSUMS = f"""
     SELECT ifnull(substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES}), x'') FROM entry
@@ -164,11 +170,11 @@ _MEASURE_ENTRIES = """
     SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry WHERE id >= ? AND id < ?"""
 
 # The expression of the index `entry_item`.
-_ITEM = """CASE WHEN json_valid(CAST(payload AS TEXT))
-    THEN json_extract(CAST(payload AS TEXT), '$.memory.id') END"""
+_ITEM = """CASE WHEN json_valid(CAST(payload AS TEXT)) THEN json_extract(
+    CAST(payload AS TEXT), CASE kind WHEN 5 THEN '$.memory.id' ELSE '$.checkpoint.id' END) END"""
 _FIND_ITEMS = f"""
     SELECT {_ITEM}, id & 4294967295 FROM entry INDEXED BY entry_item
-    WHERE kind = 5 AND id >> 32 = :number AND id >= :born
+    WHERE kind IN (5, 7) AND id >> 32 = :number AND id >= :born
         AND {_ITEM} >= :item AND ({_ITEM} > :item OR id < :after)
     ORDER BY {_ITEM}, -id LIMIT :limit"""
 
@@ -259,7 +265,7 @@ class SqliteTransaction(Transaction):
 
     def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
-    ) -> Sequence[tuple[SessionRow, bool]]:
+    ) -> Sequence[tuple[SessionRow, bool, int]]:
         first, last = prefix, build_name_end(prefix)
         if order.by == "id":
             # What comes next after a text is that text with a zero.
@@ -275,7 +281,8 @@ class SqliteTransaction(Transaction):
             "name": after.name,
             "limit": limit,
         }
-        return [_build_session(fields) for fields in self._db.execute(_build_list(order), params)]
+        found = self._db.execute(_build_list(order), params)
+        return [(*_build_session(fields[:-1]), fields[-1]) for fields in found]
 
     def find_forks(self, name: str) -> tuple[str, ...]:
         found = self._db.execute(
@@ -333,7 +340,18 @@ class SqliteTransaction(Transaction):
     ) -> None:
         salt = self._salt(row)
         values = [_build_entry(row.number, salt, entry) for entry in rows]
+        if replace:
+            for entry_id, *_ in values:
+                text_index.remove_entries(self._db, entry_id, entry_id + 1)
         self._db.execute_many(_REPLACE_ENTRY if replace else _INSERT_ENTRY, values)
+        texts: list[tuple[int, str]] = []
+        damaged = len(values)
+        if self._db.indexes_text:
+            texts, damaged = text_index.parse_texts(map(_GET_INDEXED, values))
+        if texts:
+            self._db.execute_many(text_index.INSERT, texts)
+        if damaged:
+            self._db.execute(text_index.MARK, (row.number,))
 
     def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
@@ -350,10 +368,11 @@ class SqliteTransaction(Transaction):
             found += part
         if not numbers.issuperset(map(_GET_KIND_NUMBER, found)):
             found = self._pick_kinds(numbers, found)
+        get_kind = KIND_BY_NUMBER.get
         return [
             tuple_new(
                 StoredEntry,
-                (entry_id & POSITION_MASK, _KIND.get(number), written_at, payload, content),
+                (entry_id & POSITION_MASK, get_kind(number), written_at, payload, content),
             )
             for entry_id, number, written_at, payload, content in found
         ]
@@ -362,7 +381,7 @@ class SqliteTransaction(Transaction):
         """Drop rows of other kinds, unless their payload says otherwise: they are damaged."""
         rows: Rows = []
         for entry_id, number, written_at, payload, content in found:
-            kind = _KIND.get(number)
+            kind = KIND_BY_NUMBER.get(number)
             if kind is None or number in numbers:
                 rows.append((entry_id, number, written_at, payload, content))
             elif not has_kind(kind, payload):
@@ -384,8 +403,8 @@ class SqliteTransaction(Transaction):
         for entry_id, kind, size, keep, opens, answers in found:
             position = entry_id & POSITION_MASK
             try:
-                links = _decode_links(opens), _decode_links(answers)
-                outlines.append(Outline(position, _KIND[kind], size, bool(keep), *links))
+                links = decode_links(opens), decode_links(answers)
+                outlines.append(Outline(position, KIND_BY_NUMBER[kind], size, bool(keep), *links))
             except (KeyError, ValueError) as error:
                 raise rules.build_outline_error(row.name, position) from error
         return outlines
@@ -406,6 +425,7 @@ class SqliteTransaction(Transaction):
     def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         for start, stop in extents:
             ids = build_entry_ids(row.number, start, stop)
+            text_index.remove_entries(self._db, *ids)
             self._db.execute("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
 
     # The index of items
@@ -420,6 +440,14 @@ class SqliteTransaction(Transaction):
             "limit": limit,
         }
         return [ItemPlace(*fields) for fields in self._db.execute(_FIND_ITEMS, params)]
+
+    # The index of words
+
+    def index_text(self, op: IndexText) -> IndexResult:
+        return text_index.index_missing(self._db, op)
+
+    def check_index(self, row: SessionRow) -> list[str]:
+        return text_index.compare_entries(self._db, row.number)
 
     # Keys of appends
 
@@ -608,8 +636,8 @@ def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
         generation,
         keep,
         key,
-        json.dumps(opens) if opens else None,
-        json.dumps(answers) if answers else None,
+        encode_links(opens),
+        encode_links(answers),
         envelope,
         compute_entry_checksum(
             salt,
@@ -627,7 +655,7 @@ def _build_log_row(fields: tuple[Any, ...]) -> LogRow:
     entry_id, number, written_at, deadline, batch, generation, keep, key = fields[:8]
     opens, answers, payload, content = fields[8:]
     try:
-        kind, links = _KIND.get(number), (_decode_links(opens), _decode_links(answers))
+        kind, links = KIND_BY_NUMBER.get(number), (decode_links(opens), decode_links(answers))
     except ValueError:
         # As damaged as one of an unknown kind, and reported in the same way.
         kind, links = None, ((), ())
@@ -635,21 +663,11 @@ def _build_log_row(fields: tuple[Any, ...]) -> LogRow:
     return LogRow(*place, bool(keep), key, *links, payload, content)
 
 
-def _decode_links(text: str | None) -> tuple[str, ...]:
-    """Decode the call ids of a row; a `ValueError` if it does not hold any such."""
-    if text is None:
-        return ()
-    call_ids = json.loads(text)
-    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
-        raise ValueError(text)
-    return tuple(call_ids)
-
-
 @cache
 def _choose_kinds(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
     """Return the numbers of the kinds that are asked for, and the mask that picks their bodies."""
     if kinds is None:
-        return frozenset(_KIND), _ALL_KINDS
+        return frozenset(KIND_BY_NUMBER), _ALL_KINDS
     # Bits that stand for no kind are set too: an unknown kind is read, and reported.
     mask = ~sum(1 << number for kind, number in KIND_NUMBER.items() if kind not in kinds)
     return frozenset(KIND_NUMBER[kind] for kind in kinds), mask

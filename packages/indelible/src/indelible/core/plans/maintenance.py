@@ -1,4 +1,4 @@
-"""Vacuum, forget and timeline. Only the first two delete entries."""
+"""Vacuum, forget, reindex and timeline. Only the first two delete entries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
+from indelible.core.limits import INDEX_PAGE, JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
 from indelible.core.operations import (
     Erase,
     Head,
+    IndexText,
     JournalLine,
     LogRow,
     ReadHead,
@@ -33,6 +34,7 @@ from indelible.errors import FormatError, UsageError
 from indelible.model import (
     Change,
     ForgetReceipt,
+    ReindexReport,
     Timeline,
     TimelineEntry,
     VacuumReport,
@@ -81,6 +83,20 @@ def vacuum(
         journal_lines=total.journal_lines,
         dry_run=dry_run,
     )
+
+
+def reindex(*, rebuild: bool, progress: Progress | None) -> Plan[ReindexReport]:
+    """Add the entries to the index of words that it lacks."""
+    entries = damaged = 0
+    resume: int | None = None
+    while True:
+        done = yield from perform(IndexText(resume, INDEX_PAGE, rebuild))
+        entries, damaged = entries + done.entries, damaged + done.damaged
+        resume, rebuild = done.resume, False
+        if progress is not None:
+            progress(done.session, entries)
+        if resume is None:
+            return ReindexReport(entries=entries, damaged=damaged)
 
 
 def forget(session_id: str) -> Plan[ForgetReceipt]:

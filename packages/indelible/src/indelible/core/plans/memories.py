@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import JsonValue
 
@@ -18,7 +18,7 @@ from indelible import view
 from indelible.core import filters
 from indelible.core.clock import to_datetime
 from indelible.core.codec import encode
-from indelible.core.embedding import to_floats
+from indelible.core.embedding import Vector, to_floats
 from indelible.core.filters import Filter
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
@@ -40,6 +40,7 @@ from indelible.core.operations import (
     ItemPlace,
     JournalLine,
     Read,
+    ReadHead,
     ReadJournal,
     ReadQuarantine,
     Scrub,
@@ -98,10 +99,33 @@ def build_collection_id(collection: object) -> str:
     return check_session_id("/".join(escaped))
 
 
+def parse_collection_id(session: str) -> tuple[str, ...]:
+    """Return the labels in the id of a collection."""
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in session.split("/"))
+
+
 # Writing
 
 
-def remember(
+class NewMemory(NamedTuple):
+    """A version of a memory that is to be appended, checked."""
+
+    session: str
+    stored: StoredMemory
+    key: str
+    # Whether the key was generated for this call.
+    fresh: bool
+    expected: int | Absent | None
+    # Whether its vector comes from the store's embedder, which may give another one next time.
+    embedded: bool = False
+
+    def add_vector(self, vector: Vector | None, embedder: str) -> NewMemory:
+        """Return it with the vector of an embedder, or with none if that failed."""
+        fields = {} if vector is None else {"vector": vector, "embedder": embedder}
+        return self._replace(stored=self.stored.model_copy(update=fields), embedded=True)
+
+
+def parse_memory(
     settings: Settings,
     collection: Collection,
     text: str | None,
@@ -114,11 +138,13 @@ def remember(
     key: str | None,
     expected: int | Absent | None,
     ttl: float | Never | None,
-) -> Plan[Receipt]:
-    """Append a version of a memory; without an id, its key is its id."""
+) -> NewMemory:
+    """Check what is to be remembered; without an id, its key is its id."""
     session = build_collection_id(collection)
     if text is None and value is None:
         raise UsageError("a memory needs a text or a value; nothing was written")
+    if expected is not None and not isinstance(expected, Absent) and type(expected) is not int:
+        raise UsageError(f"expected is a position or ABSENT, not {expected!r}", value=expected)
     sent_key = MADE_PREFIX + settings.ids() if key is None else check_key(key)
     embedder = None if settings.embedder is None else settings.embedder.name
     stored = validate(
@@ -134,15 +160,36 @@ def remember(
             "metadata": to_dict(metadata),
         },
     )
-    op = _build_append(settings, session, encode(stored), sent_key, fresh=key is None)
-    if expected is None:
-        return (yield from send_append(op, hidden_ok=False))
+    return NewMemory(session, stored, sent_key, key is None, expected)
+
+
+def remember(settings: Settings, memory: NewMemory) -> Plan[Receipt]:
+    """Append a version of a memory."""
+    try:
+        return (yield from _append_memory(settings, memory))
+    except ConflictError as error:
+        if error.details.get("reason") != "key" or not memory.embedded:
+            raise
+        head = yield from perform(ReadHead(memory.session))
+        at = [error.details["position"]]
+        found = yield from _read_entries(memory.session, head, at, on_corrupt="quarantine")
+        if not found or _drop_vector(_get_stored(found[0])) != _drop_vector(memory.stored):
+            raise
+    # The key was used for the same memory, whose vector the embedder computed otherwise.
+    return (yield from _append_memory(settings, memory._replace(stored=_get_stored(found[0]))))
+
+
+def _append_memory(settings: Settings, memory: NewMemory) -> Plan[Receipt]:
+    session, stored, key, fresh, expected, _ = memory
+    op = _build_append(settings, session, encode(stored), key, fresh=fresh)
     if isinstance(expected, Absent):
         return (yield from _append_if_absent(op, stored.id))
-    if not isinstance(expected, int) or isinstance(expected, bool):
-        raise UsageError(f"expected is a position or ABSENT, not {expected!r}", value=expected)
-    guard = ItemGuard(stored.id, expected)
+    guard = None if expected is None else ItemGuard(stored.id, expected)
     return (yield from send_append(replace(op, expected_item=guard), hidden_ok=False))
+
+
+def _drop_vector(stored: StoredMemory) -> StoredMemory:
+    return stored.model_copy(update={"vector": None, "embedder": None})
 
 
 def _append_if_absent(op: Append, memory_id: str) -> Plan[Receipt]:
@@ -322,7 +369,7 @@ def get_memory(collection: Collection, memory_id: str) -> Plan[Memory | None]:
 def _read_newest(session: str, memory_id: str) -> Plan[tuple[Entry | None, Head]]:
     """Read the newest visible version of a memory, whether it counts or not."""
     for attempt in range(_ATTEMPTS_MAX):
-        head, position = yield from _find_visible(session, memory_id)
+        head, position = yield from find_visible(session, memory_id)
         if position is None:
             return None, head
         try:
@@ -335,12 +382,14 @@ def _read_newest(session: str, memory_id: str) -> Plan[tuple[Entry | None, Head]
     raise AssertionError
 
 
-def _find_visible(session: str, memory_id: str) -> Plan[tuple[Head, int | None]]:
-    """Find the newest visible version of a memory."""
+def find_visible(
+    session: str, memory_id: str, extents: Extents | None = None
+) -> Plan[tuple[Head, int | None]]:
+    """Find the newest version of a memory that is visible, now or in other extents."""
     after, limit = ItemPlace(memory_id, LOG_ENTRIES_MAX), ITEMS_FIRST
     while True:
         page = yield from perform(FindItems(session, after, limit))
-        shown = view.freeze(page.head.view, page.head.end)
+        shown = view.freeze(page.head.view, page.head.end) if extents is None else extents
         for item, position in page.places:
             if item != memory_id:
                 return page.head, None

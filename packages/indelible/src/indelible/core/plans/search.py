@@ -7,23 +7,30 @@ rolled back, retracted, or has expired. `search_summaries` has the engine choose
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from indelible import view
 from indelible.core import filters, ranking
-from indelible.core.codec import format_value
-from indelible.core.content import get_content_text
+from indelible.core.codec import SEARCHED_KINDS, format_value, get_searched_text
 from indelible.core.embedding import Vector, to_floats
 from indelible.core.filters import Filter
-from indelible.core.limits import PAGE_ENTRIES_MAX, SEARCH_ENTRIES_MAX, SEARCH_HITS_MAX
-from indelible.core.operations import FindNearest, FrozenView, Read
+from indelible.core.limits import (
+    PAGE_ENTRIES_MAX,
+    SEARCH_ENTRIES_MAX,
+    SEARCH_HITS_MAX,
+    SEARCH_MATCHES,
+    SEARCH_RANKED,
+)
+from indelible.core.operations import FindNearest, FindText, FrozenView, Read, StoredEntry, TextPage
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.memories import build_collection_id, is_memory
+from indelible.core.plans.memories import build_collection_id, find_visible, is_memory
 from indelible.core.plans.read import EntryDecoder, check_kinds, decode_summaries, read_summaries
 from indelible.core.plans.verification import list_all_sessions
 from indelible.core.plans.view_changes import read_snapshots
-from indelible.core.ranking import Document, Ranked
+from indelible.core.ranking import Document, Ranked, Statistics
 from indelible.core.settings import check_session_id
 from indelible.core.similarity import compute_cosine
 from indelible.errors import ConflictError, LimitError, UsageError
@@ -41,7 +48,9 @@ from indelible.view import Extents
 
 # How often a state is read again that a vacuum removed meanwhile.
 _ATTEMPTS_MAX: Final = 3
-KINDS: Final = (Kind.MESSAGE, Kind.SUMMARY, Kind.MEMORY)
+_MESSAGES: Final = frozenset({Kind.MESSAGE})
+# How many entries on either side are read to find the messages beside one.
+_WINDOW: Final = 8
 _FIELDS: Final = ("session_id", "kind", "role", "name", "id", "written_at")
 
 
@@ -59,11 +68,6 @@ class Request(NamedTuple):
     offset: int
     around: int
     as_of: str | None
-
-    @property
-    def terms(self) -> frozenset[str]:
-        """The words that are looked for."""
-        return frozenset(token.term for token in ranking.tokenize(self.text or ""))
 
 
 def parse_request(
@@ -87,9 +91,9 @@ def parse_request(
     names = None if sessions is None else tuple(dict.fromkeys(map(check_session_id, sessions)))
     if as_of is not None and (names is None or len(names) != 1):
         raise UsageError("as_of= is a snapshot of one session: name it with sessions=[…]")
-    wanted = check_kinds(KINDS if kinds is None else kinds) or frozenset()
-    if not wanted <= set(KINDS):
-        known = ", ".join(KINDS)
+    wanted = check_kinds(SEARCHED_KINDS if kinds is None else kinds) or frozenset()
+    if not wanted <= set(SEARCHED_KINDS):
+        known = ", ".join(SEARCHED_KINDS)
         raise UsageError(f"search finds entries of the kinds {known}, not {kinds!r}", value=kinds)
     return Request(
         text,
@@ -137,57 +141,206 @@ def _check_number(name: str, number: object, least: int) -> int:
 
 
 class Scope(NamedTuple):
-    """A session that is searched, in one state."""
+    """A session that is read, in one state."""
 
     session: str
     # None for its current state, until it was read.
     frozen: FrozenView | None = None
 
 
+@dataclass(slots=True)
+class Found:
+    """What a search ranks, and the states of the sessions that it is from."""
+
+    terms: frozenset[str]
+    documents: dict[tuple[str, int], Document] = field(default_factory=dict)
+    states: dict[str, FrozenView] = field(default_factory=dict)
+    statistics: Statistics = field(default_factory=lambda: Statistics(0, 0.0, {}))
+    # Words of the query, as they were written, that were not looked for.
+    dropped: tuple[str, ...] = ()
+    # Whether the engine may find more.
+    more: bool = False
+
+    def add(self, documents: Iterable[Document]) -> None:
+        """Add documents; one that is there already stays."""
+        for document in documents:
+            self.documents.setdefault((document.session, document.position), document)
+
+
 def search(request: Request) -> Plan[list[Hit]]:
     """Find the entries that fit a query best."""
-    terms = request.terms
-    scopes = yield from _choose_sessions(request)
-    for attempt in range(_ATTEMPTS_MAX):
-        states: dict[str, FrozenView] = {}
-        documents: list[Document] = []
-        left = SEARCH_ENTRIES_MAX
+    limit = max(SEARCH_MATCHES, 2 * (request.offset + request.k))
+    attempts = 0
+    while True:
         try:
-            for scope in scopes:
-                found, states[scope.session], looked = yield from _read_documents(
-                    scope, request, terms, left
-                )
-                documents += found
-                left -= looked
-            ranked = ranking.rank(documents, terms)[request.offset :][: request.k]
-            return (yield from _build_hits(ranked, states, terms, request.around))
+            found = yield from _find(request, limit)
+            ranked = ranking.rank([*found.documents.values()], found.terms, found.statistics)
+            if found.more and len(ranked) < request.offset + request.k:
+                limit *= 4
+                continue
+            ranked = ranked[request.offset :][: request.k]
+            return (yield from _build_hits(ranked, found, request.around))
         except ConflictError:
             # A vacuum removed entries of a state that was being read.
-            if attempt == _ATTEMPTS_MAX - 1:
+            attempts += 1
+            if attempts == _ATTEMPTS_MAX:
                 raise
-    raise AssertionError
 
 
-def _choose_sessions(request: Request) -> Plan[list[Scope]]:
-    if request.sessions is not None:
-        names = [*request.sessions]
-    elif request.under is not None:
-        # Label by label: a session that only begins with the same text is another one.
-        below = yield from list_all_sessions(None, prefix=f"{request.under}/")
-        names = [request.under, *below]
+def _find(request: Request, limit: int) -> Plan[Found]:
+    """Find what is to be ranked: by the engine's index, and by reading what that cannot tell."""
+    words = ranking.choose_words(request.text or "")
+    found = Found(frozenset(words))
+    frozen = (yield from _read_snapshot(request)) if request.as_of is not None else None
+    op = FindText(
+        tuple(words.items()), request.kinds, limit, request.sessions, request.under, frozen
+    )
+    page = yield from perform(op)
+    kinds = request.kinds
+    if page is None:
+        names = yield from _list_sessions(request)
     else:
-        names = yield from list_all_sessions(None)
-    if request.as_of is None:
-        return [Scope(name) for name in names]
-    found = yield from read_snapshots(names[0], (request.as_of,))
+        found.terms -= frozenset(page.dropped)
+        found.dropped = tuple(words[term] for term in page.dropped)
+        yield from _add_matches(found, page, request)
+        names = list(page.unindexed)
+        if request.vector is not None:
+            # Which vectors are near, no index of words can tell.
+            yield from _add_read(found, names, kinds, request, frozen)
+            kinds &= {Kind.SUMMARY, Kind.MEMORY}
+            names = [name for name in (yield from _list_sessions(request)) if name not in names]
+    yield from _add_read(found, names, kinds, request, frozen)
+    return found
+
+
+def _read_snapshot(request: Request) -> Plan[FrozenView]:
+    assert request.sessions is not None
+    assert request.as_of is not None
+    found = yield from read_snapshots(request.sessions[0], (request.as_of,))
     (record,) = found.records
     head = found.head
     extents = view.freeze(record.view, record.end)
-    return [Scope(names[0], FrozenView(head.life, extents, head.version, head.vacuums))]
+    return FrozenView(head.life, extents, head.version, head.vacuums)
+
+
+def _list_sessions(request: Request) -> Plan[list[str]]:
+    if request.sessions is not None:
+        return [*request.sessions]
+    if request.under is None:
+        return (yield from list_all_sessions(None))
+    # Label by label: a session that only begins with the same text is another one.
+    below = yield from list_all_sessions(None, prefix=f"{request.under}/")
+    return [request.under, *below]
+
+
+# What an index has found
+
+
+def _add_matches(found: Found, page: TextPage, request: Request) -> Plan[None]:
+    """Add the best of what an index has found, and their neighbours."""
+    found.statistics, found.more = page.statistics, page.more
+    found.states |= {each.session: each.frozen for each in page.matches}
+    # Ids of memories, by where they are.
+    items: dict[tuple[str, int], str] = {}
+    documents: list[Document] = []
+    for session, entry in _decode_matches(page):
+        if isinstance(entry.value, StoredMemory):
+            items[session, entry.position] = entry.value.id
+        if filters.matches(request.where, _build_fields(session, entry)):
+            documents.append(_build_document(session, entry, None, request, found.terms))
+    most = max(SEARCH_RANKED, 2 * (request.offset + request.k))
+    best: list[Document] = []
+    for document in ranking.choose_best(documents, found.terms, page.statistics):
+        if len(best) == most:
+            found.more = True
+            break
+        at = document.session, document.position
+        if at in items:
+            extents = found.states[document.session].extents
+            _, newest = yield from find_visible(document.session, items[at], extents)
+            if newest != document.position:
+                continue
+        best.append(document)
+    found.add(best)
+    if Kind.MESSAGE in request.kinds:
+        yield from _add_neighbours(found, best, request)
+
+
+def _decode_matches(page: TextPage) -> Iterator[tuple[str, Entry]]:
+    """Decode what was found; of several versions of a memory, at most the newest is current."""
+    for session, head, _, rows in page.matches:
+        entries: dict[object, Entry] = {}
+        for entry in EntryDecoder(session).to_entries(sorted(rows)):
+            memory = entry.value if isinstance(entry.value, StoredMemory) else None
+            entries[entry.position if memory is None else memory.id] = entry
+        for entry in entries.values():
+            if not isinstance(entry.value, StoredMemory) or is_memory(entry, head):
+                yield session, entry
+
+
+def _add_neighbours(found: Found, best: Sequence[Document], request: Request) -> Plan[None]:
+    """Add the messages beside those that were found, and tell which is beside which."""
+    windows: dict[str, list[tuple[int, int]]] = {}
+    for document in best:
+        if document.kind is Kind.MESSAGE:
+            extents, at = found.states[document.session].extents, document.position
+            before = view.take_last(view.clip(extents, 0, at), _WINDOW)
+            after = view.take_first(view.clip(extents, at, extents[-1][1]), _WINDOW + 1)
+            first = before[0][0] if before else at
+            windows.setdefault(document.session, []).append((first, after[-1][1]))
+    for session, pieces in windows.items():
+        state, spans = found.states[session], view.normalize(pieces)
+        shown = [each for start, stop in spans for each in view.clip(state.extents, start, stop)]
+        asked = FrozenView(state.life, tuple(shown), state.version, state.vacuums)
+        page = yield from perform(Read(session, asked, _MESSAGES))
+        beside: dict[int, StoredEntry] = {}
+        order, last = 0, 0
+        for row in page.rows:
+            span = bisect_right(spans, (row.position, math.inf))
+            # Messages of different windows are no neighbours.
+            order += 1 if span == last else 1 + max(ranking.NEIGHBOUR_SHARES)
+            last = span
+            known = found.documents.get((session, row.position))
+            if known is None:
+                beside[order] = row
+            else:
+                known.order = order
+        orders = (each.order for each in best if each.session == session)
+        near = ranking.find_near([order for order in orders if order is not None])
+        rows = {order: row for order, row in beside.items() if order in near}
+        for order, entry in zip(rows, EntryDecoder(session).to_entries(rows.values()), strict=True):
+            if filters.matches(request.where, _build_fields(session, entry)):
+                found.add([_build_document(session, entry, order, request, found.terms)])
+
+
+# What is read as a whole
+
+
+def _add_read(
+    found: Found,
+    names: Iterable[str],
+    kinds: frozenset[Kind],
+    request: Request,
+    frozen: FrozenView | None,
+) -> Plan[None]:
+    """Add all entries of these kinds in these sessions, and count their words."""
+    documents: list[Document] = []
+    left = SEARCH_ENTRIES_MAX
+    for name in names:
+        scope = Scope(name, frozen)
+        read, found.states[name], looked = yield from _read_documents(
+            scope, kinds, request, found.terms, left
+        )
+        documents += read
+        left -= looked
+    new = [each for each in documents if (each.session, each.position) not in found.documents]
+    found.statistics = found.statistics.add(ranking.compute_statistics(new))
+    # These are compared by their vectors too.
+    found.documents |= {(each.session, each.position): each for each in documents}
 
 
 def _read_documents(
-    scope: Scope, request: Request, terms: frozenset[str], left: int
+    scope: Scope, kinds: frozenset[Kind], request: Request, terms: frozenset[str], left: int
 ) -> Plan[tuple[list[Document], FrozenView, int]]:
     """Read what is to be ranked of one session; also returns its state, and how much was read."""
     session, frozen = scope
@@ -195,7 +348,7 @@ def _read_documents(
     start: int | None = None
     looked = messages = 0
     while True:
-        op = Read(session, frozen, request.kinds, PAGE_ENTRIES_MAX, start=start)
+        op = Read(session, frozen, kinds, PAGE_ENTRIES_MAX, start=start)
         page = yield from perform(op)
         frozen = page.frozen
         looked += len(page.rows)
@@ -230,7 +383,7 @@ def _build_document(
     session: str, entry: Entry, order: int | None, request: Request, terms: frozenset[str]
 ) -> Document:
     value = entry.value
-    tokens = ranking.tokenize(_get_text(entry))
+    length, counts = ranking.count_terms(get_searched_text(entry.kind, value.__dict__), terms)
     author = value.name if isinstance(value, ChatMessage) else None
     similarity: float | None = None
     if request.vector is not None and isinstance(value, Summary | StoredMemory):
@@ -238,10 +391,11 @@ def _build_document(
     return Document(
         session=session,
         position=entry.position,
+        kind=entry.kind,
         order=order,
-        length=len(tokens),
-        counts=ranking.count_terms(tokens, terms),
-        authors=frozenset(token.term for token in ranking.tokenize(author or "")),
+        length=length,
+        counts=counts,
+        authors=ranking.find_name_terms(author or ""),
         similarity=similarity,
     )
 
@@ -253,25 +407,6 @@ def _compare(vector: Vector, embedder: str, value: Summary | StoredMemory) -> fl
     return compute_cosine(vector, value.vector)
 
 
-def _get_text(entry: Entry) -> str:
-    """Return the text of an entry that is searched."""
-    value = entry.value
-    if isinstance(value, ChatMessage):
-        return get_content_text(value.content) or ""
-    if isinstance(value, StoredMemory):
-        return value.text if value.text is not None else _join_texts(value.value)
-    return value.text if isinstance(value, Summary) else ""
-
-
-def _join_texts(value: object) -> str:
-    """Join all texts in a JSON value."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return " ".join(_join_texts(item) for item in value.values())
-    return " ".join(map(_join_texts, value)) if isinstance(value, list) else ""
-
-
 def _build_fields(session: str, entry: Entry) -> dict[str, object]:
     """Build what a filter looks at; what an entry does not have is missing."""
     value = entry.value
@@ -279,7 +414,7 @@ def _build_fields(session: str, entry: Entry) -> dict[str, object]:
         "session_id": session,
         "kind": str(entry.kind),
         "written_at": entry.written_at,
-        "metadata": value.metadata,
+        "metadata": getattr(value, "metadata", {}),
     }
     if isinstance(value, ChatMessage):
         fields["role"] = value.role
@@ -290,13 +425,11 @@ def _build_fields(session: str, entry: Entry) -> dict[str, object]:
     return fields
 
 
-def _build_hits(
-    ranked: Sequence[Ranked], states: Mapping[str, FrozenView], terms: frozenset[str], around: int
-) -> Plan[list[Hit]]:
+def _build_hits(ranked: Sequence[Ranked], found: Found, around: int) -> Plan[list[Hit]]:
     """Read the entries of a result, and those around them."""
     beside = {
         (document.session, document.position): _find_neighbours(
-            states[document.session], document, around
+            found.states[document.session], document, around
         )
         for document, _, _ in ranked
     }
@@ -305,12 +438,12 @@ def _build_hits(
         wanted.setdefault(session, []).extend(((position, position + 1), *extents))
     entries: dict[tuple[str, int], Entry] = {}
     for session, pieces in wanted.items():
-        state, spans = states[session], view.normalize(pieces)
+        state, spans = found.states[session], view.normalize(pieces)
         if len(entries) + view.count(spans) > SEARCH_ENTRIES_MAX:
             raise _build_limit_error()
         asked = FrozenView(state.life, spans, state.version, state.vacuums)
-        found = yield from perform(Read(session, asked))
-        for each in EntryDecoder(session).to_entries(found.rows):
+        page = yield from perform(Read(session, asked))
+        for each in EntryDecoder(session).to_entries(page.rows):
             # One that was erased meanwhile is no hit.
             if not isinstance(each.value, StoredMemory) or each.value.id:
                 entries[session, each.position] = each
@@ -331,9 +464,12 @@ def _build_hits(
                 entry=entries[at],
                 score=score,
                 ranks=ranks,
-                snippet=ranking.build_snippet(_get_text(entries[at]), terms),
+                snippet=ranking.build_snippet(
+                    get_searched_text(entries[at].kind, entries[at].value.__dict__), found.terms
+                ),
                 # Memories stand for themselves.
                 around=tuple(each for each in others if each.kind is not Kind.MEMORY),
+                dropped=found.dropped,
             )
         )
     return hits
@@ -341,7 +477,7 @@ def _build_hits(
 
 def _find_neighbours(state: FrozenView, document: Document, count: int) -> Extents:
     """Find the visible entries around a message; other kinds have none."""
-    if not count or document.order is None:
+    if not count or document.kind is not Kind.MESSAGE:
         return ()
     before = view.clip(state.extents, 0, document.position)
     after = view.clip(state.extents, document.position + 1, state.extents[-1][1])

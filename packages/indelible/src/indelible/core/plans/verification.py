@@ -18,6 +18,7 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import (
     CheckEngine,
+    CheckIndex,
     CheckSession,
     Head,
     JournalPage,
@@ -140,7 +141,9 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         where = "is in quarantine" if quarantined else "cannot be read"
         report(severity, f"{where}: {broken.reason}", broken.position)
     needed = () if outside else find_reachable(journal.head, snapshots.records, journal.lines)
-    for start, stop in view.subtract(needed, log.there):
+    missing = view.subtract(needed, log.there)
+    findings += yield from _verify_index(session, whole=not (log.broken or missing))
+    for start, stop in missing:
         if stop - start > MISSING_NAMED_MAX:
             report(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
             continue
@@ -153,6 +156,12 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
             what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
             report(Severity.WARNING, what, record.call_position)
     return view.count(log.there)
+
+
+def _verify_index(session: str, *, whole: bool) -> Plan[list[Finding]]:
+    """Compare the index of words with the entries; that it does not fit damaged ones is known."""
+    problems = (yield from perform(CheckIndex(session))) if whole else ()
+    return [Finding(severity=Severity.ERROR, what=what, session_id=session) for what in problems]
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ CREATE TABLE indelible.entry (
     generation bigint NOT NULL,                 -- of the view, when it was written
     life       integer NOT NULL,
     batch      integer NOT NULL,                -- entries in its append; 0 for all but the first
-    kind       smallint NOT NULL,               -- 1 message, 2 tool call, 3 tool result, 4 summary, 5 memory
+    kind       smallint NOT NULL,               -- `core.rows.KIND_NUMBER`
     keep       boolean NOT NULL,                -- whether trim must leave it
     key        bytea,                           -- on the first of its append
     opens      text,                            -- JSON list of the tool calls that it makes
@@ -164,68 +164,55 @@ RETURN coalesce(int8send(octet_length(p_value)) || p_value, int8send(-1));
 CREATE FUNCTION indelible.hash(p_fields bytea) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN ('x' || encode(substr(sha256(p_fields), 1, 6), 'hex'))::bit(48)::bigint;
 
--- The checksums of rows are computed in PL/pgSQL, which plans an expression once for a server process.
--- A function in SQL would be inlined into each statement that calls it, and planned with it each time.
---
 -- The checksum of a session's row. An append changes three of its columns; these are added, so that an
 -- append need not hash the others again. NULL if one of them is too large to be added: it is damaged.
+--
+-- The functions for checksums become part of the plan of a statement that calls them. For that they must
+-- be declared stable, as `array_send` is.
 CREATE FUNCTION indelible.session_checksum(
     p_number bigint, p_life integer, p_born bigint, p_generation bigint, p_tail bigint,
     p_created_at bigint, p_vacuums integer, p_staged boolean, p_namespace bytea, p_name bytea,
     p_forked_from bytea, p_extents bigint[], p_metadata bytea, p_log_end bigint, p_deadline bigint,
     p_last_activity bigint
-) RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF p_log_end NOT BETWEEN 0 AND 4503599627370496
-        OR p_deadline NOT BETWEEN -4503599627370496 AND 4503599627370496
-        OR p_last_activity NOT BETWEEN 0 AND 4503599627370496
-    THEN
-        RETURN NULL;
-    END IF;
-    RETURN indelible.hash(int8send(p_number) || int4send(p_life) || int8send(p_born)
+) RETURNS bigint LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_log_end BETWEEN 0 AND 4503599627370496
+        AND coalesce(p_deadline, 0) BETWEEN -4503599627370496 AND 4503599627370496
+        AND p_last_activity BETWEEN 0 AND 4503599627370496
+    THEN indelible.hash(int8send(p_number) || int4send(p_life) || int8send(p_born)
             || int8send(p_generation) || int8send(p_tail) || int8send(p_created_at)
             || int4send(p_vacuums) || boolsend(p_staged) || indelible.field(p_namespace)
             || indelible.field(p_name) || indelible.field(p_forked_from)
             || indelible.field(array_send(p_extents)) || indelible.field(p_metadata))
-        + p_log_end + coalesce(p_deadline, 0) + p_last_activity;
-END
-$$;
+        + p_log_end + coalesce(p_deadline, 0) + p_last_activity
+END;
 
 CREATE FUNCTION indelible.snapshot_checksum(
     p_session bigint, p_life integer, p_number bigint, p_taken_at bigint, p_log_end bigint,
     p_id bytea, p_label bytea, p_extents bigint[]
-) RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN indelible.hash(int8send(p_session) || int4send(p_life) || int8send(p_number)
+) RETURNS bigint LANGUAGE sql STABLE
+RETURN indelible.hash(int8send(p_session) || int4send(p_life) || int8send(p_number)
         || int8send(p_taken_at) || int8send(p_log_end) || indelible.field(p_id)
         || indelible.field(p_label) || indelible.field(array_send(p_extents)));
-END
-$$;
 
 CREATE FUNCTION indelible.journal_checksum(
     p_session bigint, p_life integer, p_generation bigint, p_changed_at bigint, p_log_end bigint,
     p_tail_before bigint, p_tail_after bigint, p_operation bytea, p_change bytea,
     p_undone_by bytea, p_extents_before bigint[], p_extents_after bigint[]
-) RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN indelible.hash(int8send(p_session) || int4send(p_life) || int8send(p_generation)
+) RETURNS bigint LANGUAGE sql STABLE
+RETURN indelible.hash(int8send(p_session) || int4send(p_life) || int8send(p_generation)
         || int8send(p_changed_at) || int8send(p_log_end) || int8send(p_tail_before)
         || int8send(p_tail_after) || indelible.field(p_operation) || indelible.field(p_change)
         || indelible.field(p_undone_by) || indelible.field(array_send(p_extents_before))
         || indelible.field(array_send(p_extents_after)));
-END
-$$;
 
 CREATE FUNCTION indelible.kept_key_checksum(
     p_session bigint, p_life integer, p_position bigint, p_generation bigint, p_entries integer,
     p_key bytea, p_checksums bytea
-) RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RETURN indelible.hash(int8send(p_session) || int4send(p_life) || int8send(p_position)
+) RETURNS bigint LANGUAGE sql STABLE
+RETURN indelible.hash(int8send(p_session) || int4send(p_life) || int8send(p_position)
         || int8send(p_generation) || int4send(p_entries) || indelible.field(p_key)
         || indelible.field(p_checksums));
-END
-$$;
 
 CREATE FUNCTION indelible.version(p_number bigint, p_life integer, p_end bigint, p_generation bigint)
 RETURNS text LANGUAGE sql IMMUTABLE

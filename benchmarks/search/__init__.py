@@ -1,0 +1,1 @@
+"""How well and how fast search finds: `make bench-search DATA=path`."""

@@ -1,0 +1,113 @@
+"""Measure search, and write the figures into docs/search-figures.md."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+import indelible
+from benchmarks.search import latency, recall
+from benchmarks.search.latency import Size
+from benchmarks.search.recall import Recall
+
+PAGE = Path(__file__).parents[2] / "docs" / "search-figures.md"
+SIZES = (10_000, 100_000, 1_000_000)
+
+
+def main() -> int:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
+    parser.add_argument("data", type=Path, nargs="?", help="conversations in the form of LoCoMo")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="entries, at most")
+    parser.add_argument("--into", type=Path, default=PAGE, help="the page that is written")
+    asked = parser.parse_args()
+    parts = [_HEAD]
+    with tempfile.TemporaryDirectory(prefix="search-") as name:
+        folder = Path(name)
+        if asked.data is not None:
+            parts.append(_format_recall(_measure_recall(folder, asked.data)))
+        plain, indexed = latency.measure_appends(folder)
+        sizes = [
+            latency.measure_size(folder, entries, _tell(f"{entries} entries"))
+            for entries in SIZES
+            if entries <= asked.largest
+        ]
+        parts.append(_format_sizes(sizes))
+        parts.append(
+            f"An append takes {plain:.0f} µs without the index and {indexed:.0f} µs with it, at the"
+            f" default durability: {indexed / plain:.2f} times as long.\n"
+        )
+    asked.into.write_text("\n".join(parts), "utf-8")
+    sys.stdout.write(asked.into.read_text("utf-8"))
+    return 0
+
+
+_HEAD = f"""# Search in figures
+
+Written by `make bench-search DATA=path` on one machine: {platform.machine()},
+Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}.
+[Search](how-to/search.md) says what they mean.
+"""
+
+
+def _measure_recall(folder: Path, data: Path) -> dict[str, Recall]:
+    conversations = recall.load(data)
+    measured: dict[str, Recall] = {}
+    for name, search in {"SQLite, by its index": True, "ranked by reading": False}.items():
+        path = folder / f"recall-{search}.db"
+        with indelible.open(path, durability="process", search=search) as store:
+            places = recall.fill(store, conversations)
+            tell = _tell(name)
+            measured[name] = recall.measure(store, conversations, places, tell)
+    return measured
+
+
+def _tell(what: str) -> Callable[[int, int], None]:
+    def tell(done: int, total: int) -> None:
+        if sys.stderr.isatty() or done % max(1, total // 10) == 0:
+            sys.stderr.write(f"\r{what}: {100 * done // total} %")
+            sys.stderr.write("\n" if done >= total else "")
+
+    return tell
+
+
+def _format_recall(measured: dict[str, Recall]) -> str:
+    lines = [
+        "## What is found\n",
+        "Questions on conversations in the form of LoCoMo, by words alone.",
+        "A session is ranked by its best turn.\n",
+        "| | questions | of | recall@5 | recall@10 | hit@10 | MRR |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, found in measured.items():
+        for kind, scores in (("turns", found.turns), ("sessions", found.sessions)):
+            figures = " | ".join(f"{score:.3f}" for score in scores)
+            lines.append(f"| {name} | {found.questions} | {kind} | {figures} |")
+    return "\n".join(lines) + "\n"
+
+
+def _format_sizes(sizes: list[Size]) -> str:
+    lines = [
+        "## How long it takes\n",
+        "SQLite, words by Zipf's law, queries of three to eight words: processor time in",
+        "milliseconds, at the median and the 95th percentile.\n",
+        "| messages | in a session of 1,000 | in ten of them | in the store | file | the index |",
+        "|---|---|---|---|---|---|",
+    ]
+    for size in sizes:
+        times = " | ".join(
+            f"{each.median:.1f}, {each.p95:.1f}" for each in (size.session, size.group, size.store)
+        )
+        megabytes = f"{size.megabytes:.0f} MB | {size.index_megabytes:.0f} MB"
+        lines.append(f"| {size.entries:,} | {times} | {megabytes} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""How long a search takes in a large store, and what the index costs: text by Zipf's law."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import indelible
+from indelible import ChatMessage, MemoryStore
+
+WORDS = 50_000
+SESSION_ENTRIES = 1000
+# Sessions below one label: 10,000 entries.
+GROUP_SESSIONS = 10
+QUERIES = 100
+APPENDS = 300
+
+Progress = Callable[[int, int], None]
+
+
+class Vocabulary:
+    """Words whose frequency falls with their rank."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._words = [_spell(number) for number in range(WORDS)]
+        self._weights = list(accumulate(1 / (number + 1) for number in range(WORDS)))
+
+    def write(self, least: int, most: int) -> str:
+        """Write a text of so many words."""
+        count = self._random.randint(least, most)
+        return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
+
+    def choose(self, number: int) -> int:
+        """Choose a number below another."""
+        return self._random.randrange(number)
+
+
+def _spell(number: int) -> str:
+    """Spell a number as a word that no stemmer changes."""
+    letters = "bdfgjkmptvz"
+    word = ""
+    while True:
+        number, letter = divmod(number, len(letters))
+        word += letters[letter] + "o"
+        if not number:
+            return word + "x"
+
+
+class Latency(NamedTuple):
+    """Milliseconds of searches, at the median and at the 95th percentile."""
+
+    median: float
+    p95: float
+
+
+class Size(NamedTuple):
+    """Figures of a store of so many entries."""
+
+    entries: int
+    session: Latency
+    group: Latency
+    store: Latency
+    megabytes: float
+    index_megabytes: float
+
+
+def grow(store: MemoryStore, entries: int, progress: Progress) -> None:
+    """Fill a store with sessions of messages."""
+    words = Vocabulary(1)
+    for start in range(0, entries, SESSION_ENTRIES):
+        number = start // SESSION_ENTRIES
+        name = f"user-{number // GROUP_SESSIONS}/chat-{number % GROUP_SESSIONS}"
+        texts = (words.write(8, 40) for _ in range(min(SESSION_ENTRIES, entries - start)))
+        store.add_messages(name, [ChatMessage(role="user", content=text) for text in texts])
+        progress(start + SESSION_ENTRIES, entries)
+
+
+def measure(store: MemoryStore, entries: int) -> Iterator[Latency]:
+    """Measure searches in a session, below a label, and in the whole store."""
+    words = Vocabulary(2)
+    sessions = entries // SESSION_ENTRIES
+    for scope in ("session", "group", "store"):
+        times: list[float] = []
+        for _ in range(QUERIES):
+            number = words.choose(sessions)
+            user, chat = divmod(number, GROUP_SESSIONS)
+            query = words.write(3, 8)
+            # Searches wait for nothing, so other work of the machine is left out of their time.
+            begun = time.process_time()
+            if scope == "session":
+                store.search(query, sessions=[f"user-{user}/chat-{chat}"])
+            elif scope == "group":
+                store.search(query, under=f"user-{user}")
+            else:
+                store.search(query)
+            times.append((time.process_time() - begun) * 1000)
+        yield Latency(statistics.median(times), statistics.quantiles(times, n=20)[-1])
+
+
+def measure_size(folder: Path, entries: int, progress: Progress) -> Size:
+    """Grow a SQLite store to a size and search it."""
+    path = folder / f"{entries}.db"
+    # How fast it is written is measured apart.
+    with indelible.open(path, durability="process") as store:
+        grow(store, entries, progress)
+        session, group, whole = measure(store, entries)
+    total = path.stat().st_size / 1e6
+    return Size(entries, session, group, whole, total, _measure_index(path))
+
+
+def _measure_index(path: Path) -> float:
+    import apsw  # noqa: PLC0415
+
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    ((size,),) = db.execute(
+        "SELECT (SELECT sum(length(block)) FROM entry_text_data)"
+        " + (SELECT sum(length(sz) + 8) FROM entry_text_docsize)"
+    ).fetchall()
+    db.close()
+    assert isinstance(size, int)
+    return size / 1e6
+
+
+def measure_appends(folder: Path) -> tuple[float, float]:
+    """Return microseconds of an append without and with the index, at the default durability.
+
+    Both stores take turns, and the median of each counts, so that other work of the machine
+    reaches both.
+    """
+    words = Vocabulary(3)
+    times: dict[bool, list[float]] = {False: [], True: []}
+    stores = {
+        search: indelible.open(folder / f"append-{search}.db", search=search)
+        for search in (False, True)
+    }
+    for number in range(APPENDS):
+        text = words.write(8, 40)
+        for search, store in stores.items():
+            begun = time.perf_counter()
+            store.add_message(f"s{number % 10}", "user", text)
+            times[search].append((time.perf_counter() - begun) * 1e6)
+    for store in stores.values():
+        store.close()
+    return statistics.median(times[False]), statistics.median(times[True])
