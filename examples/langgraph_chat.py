@@ -31,12 +31,20 @@ def build_graph(store):
     return builder.compile(checkpointer=IndelibleSaver(store))
 
 
+def resume(graph):
+    """Complete a turn that was stopped. A turn that has ended has no tasks left.
+
+    `next` would not do: it leaves out tasks that are done, even if their results were not applied
+    yet, and the next input would discard those.
+    """
+    if graph.get_state(THREAD).tasks:
+        graph.invoke(None, THREAD)
+
+
 def main():
     with indelible.open(sys.argv[1]) as store:
         graph = build_graph(store)
-        if graph.get_state(THREAD).next:
-            # It was stopped before the answer: go on from there.
-            graph.invoke(None, THREAD)
+        resume(graph)
         said = get_said(graph.get_state(THREAD).values)
         print(f"You have said {len(said)} things before.", flush=True)
         for line in sys.stdin:

@@ -1,6 +1,7 @@
 """The example programs, stopped with -9 in the middle, go on where they were."""
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -98,3 +99,50 @@ def find_said(store, program):
         messages = saved.checkpoint["channel_values"]["messages"]
         return [each.content for each in messages if each.type == "human"]
     return [each.content for each in store.get_history(session) if each.role == "user"]
+
+
+class DyingSaver(IndelibleSaver):
+    """Stores nothing more after a number of calls, like a process that was killed."""
+
+    calls_left = 10**6
+
+    def _pass(self):
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise SystemError("killed")
+
+    def put(self, *args, **options):
+        self._pass()
+        return super().put(*args, **options)
+
+    def put_writes(self, *args, **options):
+        self._pass()
+        return super().put_writes(*args, **options)
+
+
+@pytest.mark.parametrize("calls", range(7))
+def test_a_graph_that_dies_after_any_write_goes_on_where_it_was(calls, tmp_path):
+    chat = runpy.run_path(str(EXAMPLES / "langgraph_chat.py"))
+    thread, get_said = chat["THREAD"], chat["get_said"]
+
+    def say(graph, text):
+        graph.invoke({"messages": [("user", text)]}, thread, durability="sync")
+
+    with indelible.open(tmp_path / "agent.db") as store:
+        graph = chat["build_graph"](store)
+        say(graph, "one")
+        graph.checkpointer = DyingSaver(store)
+        graph.checkpointer.calls_left = calls
+        try:
+            say(graph, "two")
+        except SystemError:
+            pass
+        else:
+            assert calls >= 5
+    with indelible.open(tmp_path / "agent.db") as store:
+        graph = chat["build_graph"](store)
+        chat["resume"](graph)
+        if get_said(graph.get_state(thread).values) == ["one"]:
+            say(graph, "two")
+        say(graph, "three")
+        assert get_said(graph.get_state(thread).values) == ["one", "two", "three"]
