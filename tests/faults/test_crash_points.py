@@ -18,6 +18,8 @@ from tests.support.crash_points import CrashPoints
 ENGINES = (*(engine for engine in stores.ENGINES if engine != "memory"), "cluster")
 # A verb that is done again without a key is another one.
 NOT_AGAIN = {"append", "snapshot"}
+# The more sessions there are, the more calls these make.
+WHOLE_STORE = {"reindex"}
 SHOWN_BY_SNAPSHOT = [*(f"message {n}" for n in range(4)), "and", "so"]
 # In the everyday run, before the first call and after each: what the engine holds after one call
 # and before the next is the same. And of the async drivers and the cluster, which run the same
@@ -91,14 +93,18 @@ class Walk:
 
 @pytest.fixture(scope="module")
 def walks(places, tmp_path_factory):
-    """One walk for each engine and flavour, made when it is first asked for."""
+    """One walk for each engine and flavour, made when it is first asked for.
+
+    A verb that works on all sessions of a store has a store of its own.
+    """
     made = {}
 
-    def walk(engine, flavour):
-        if (engine, flavour) not in made:
+    def walk(engine, flavour, verb=""):
+        key = engine, flavour, verb in WHOLE_STORE
+        if key not in made:
             folder = tmp_path_factory.mktemp("walk")
-            made[engine, flavour] = Walk(engine, flavour, places(engine), folder)
-        return made[engine, flavour]
+            made[key] = Walk(engine, flavour, places(engine), folder)
+        return made[key]
 
     yield walk
     for each in made.values():
@@ -152,7 +158,7 @@ def dies(worker, verb, session, snapshot):
 
 @pytest.mark.parametrize(("engine", "flavour", "verb"), WALKS)
 def test_who_dies_in_a_verb_leaves_all_of_it_or_nothing(walks, engine, flavour, verb):
-    walk = walks(engine, flavour)
+    walk = walks(engine, flavour, verb)
     before, after, calls = reference(walk, verb)
     assert calls
     left = None
