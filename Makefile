@@ -149,7 +149,8 @@ bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessi
 
 # DATA is a file of conversations with questions, in the form of LoCoMo; without it, only times are measured.
 bench-search: $(READY) ## What search finds and how long it takes; writes docs/search-figures.md
-	$(BIN)/python -m benchmarks.search $(DATA)
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements/search.txt
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.search $(DATA)
 
 # PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
 # A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json.gz" says whether it agrees.
@@ -165,6 +166,7 @@ lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/$(LOCK) --output-file requirements/quick.txt requirements/quick.in
 	$(BIN)/$(LOCK) --output-file requirements/browser.txt requirements/browser.in
 	$(BIN)/$(LOCK) --no-deps --output-file requirements/engines.txt requirements/engines.in
+	$(BIN)/$(LOCK) --no-deps --output-file requirements/search.txt requirements/search.in
 	for version in $(PYTESTS); do $(BIN)/$(LOCK) --output-file requirements/matrix/pytest-$$version.txt \
 		requirements/matrix/pytest-$$version.in || exit 1; done
 	$(BIN)/$(LOCK) --output-file requirements/oldest.txt requirements/oldest.in

@@ -14,6 +14,7 @@ import apsw
 import indelible
 from benchmarks.search import latency, recall
 from benchmarks.search.latency import Size
+from benchmarks.search.minilm import MiniLM
 from benchmarks.search.recall import Recall
 
 PAGE = Path(__file__).parents[2] / "docs" / "search-figures.md"
@@ -58,13 +59,18 @@ Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}.
 
 def _measure_recall(folder: Path, data: Path) -> dict[str, Recall]:
     conversations = recall.load(data)
+    messages, memories = recall.fill_messages, recall.fill_memories
     measured: dict[str, Recall] = {}
-    for name, search in {"SQLite, by its index": True, "ranked by reading": False}.items():
-        path = folder / f"recall-{search}.db"
-        with indelible.open(path, durability="process", search=search) as store:
-            places = recall.fill(store, conversations)
-            tell = _tell(name)
-            measured[name] = recall.measure(store, conversations, places, tell)
+    for name, fill, options in (
+        ("messages, by SQLite's index", messages, {}),
+        ("messages, ranked by reading", messages, {"search": False}),
+        ("memories, by SQLite's index", memories, {}),
+        (f"memories, by words and by {MiniLM.name}", memories, {"embedder": MiniLM()}),
+    ):
+        path = folder / f"recall-{len(measured)}.db"
+        with indelible.open(path, durability="process", **options) as store:
+            places = fill(store, conversations)
+            measured[name] = recall.measure(store, conversations, places, _tell(name))
     return measured
 
 
@@ -80,8 +86,9 @@ def _tell(what: str) -> Callable[[int, int], None]:
 def _format_recall(measured: dict[str, Recall]) -> str:
     lines = [
         "## What is found\n",
-        "Questions on conversations in the form of LoCoMo, by words alone.",
-        "A session is ranked by its best turn.\n",
+        "Questions on conversations in the form of LoCoMo; each turn is a message, or a memory.",
+        "Messages are found by words alone, with their neighbours and authors. A session is ranked",
+        "by its best turn.\n",
         "| | questions | of | recall@5 | recall@10 | hit@10 | MRR |",
         "|---|---|---|---|---|---|---|",
     ]

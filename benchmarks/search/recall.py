@@ -2,7 +2,8 @@
 
 The file is a list of conversations: `turns` (`id`, `session`, `speaker`, `text`, `caption`) and
 `questions` (`question`, `category`, `evidence`: ids of turns). A conversation is stored as one
-session of the store for each of its sessions; a question is asked of all of them.
+session of the store for each of its sessions, or as a collection of memories for each, which have
+vectors if the store has an embedder; a question is asked of all of them.
 """
 
 from __future__ import annotations
@@ -64,25 +65,44 @@ def load(path: Path) -> list[dict[str, Any]]:
     return conversations
 
 
-def fill(store: MemoryStore, conversations: list[dict[str, Any]]) -> dict[tuple[str, int], str]:
-    """Store the conversations; return the ids of the turns by where they are."""
-    places: dict[tuple[str, int], str] = {}
+# The ids of turns by where they are stored.
+Places = dict[tuple[str, int], str]
+
+
+def fill_messages(store: MemoryStore, conversations: list[dict[str, Any]]) -> Places:
+    """Store each turn as a message; return where they are."""
+    places: Places = {}
     for conversation in conversations:
         sessions: dict[Any, list[dict[str, Any]]] = {}
         for turn in conversation["turns"]:
             sessions.setdefault(turn["session"], []).append(turn)
         for number, turns in sessions.items():
             name = f"{conversation['sample_id']}/{number}"
-            receipt = store.add_messages(name, map(_build_message, turns))
+            messages = [
+                ChatMessage(role="user", name=turn["speaker"], content=_get_text(turn))
+                for turn in turns
+            ]
+            receipt = store.add_messages(name, messages)
             for position, turn in zip(receipt.positions, turns, strict=True):
                 places[name, position] = turn["id"]
     return places
 
 
-def _build_message(turn: dict[str, Any]) -> ChatMessage:
+def fill_memories(store: MemoryStore, conversations: list[dict[str, Any]]) -> Places:
+    """Store each turn as a memory; return where they are."""
+    places: Places = {}
+    for conversation in conversations:
+        for turn in conversation["turns"]:
+            collection = (conversation["sample_id"], str(turn["session"]))
+            text = f"{turn['speaker']}: {_get_text(turn)}"
+            receipt = store.remember(collection, text, id=turn["id"])
+            places[receipt.session_id, receipt.positions[0]] = turn["id"]
+    return places
+
+
+def _get_text(turn: dict[str, Any]) -> str:
     parts = (turn["text"], turn.get("caption") or turn.get("image_caption"))
-    text = " ".join(part for part in parts if part)
-    return ChatMessage(role="user", name=turn["speaker"], content=text)
+    return " ".join(part for part in parts if part)
 
 
 def list_questions(conversations: list[dict[str, Any]]) -> Iterator[tuple[str, str, set[str]]]:
@@ -98,7 +118,7 @@ def list_questions(conversations: list[dict[str, Any]]) -> Iterator[tuple[str, s
 def measure(
     store: MemoryStore,
     conversations: list[dict[str, Any]],
-    places: dict[tuple[str, int], str],
+    places: Places,
     progress: Progress = lambda _, __: None,
 ) -> Recall:
     """Ask every question."""

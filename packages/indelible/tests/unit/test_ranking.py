@@ -114,6 +114,12 @@ def test_matches_of_rare_words_come_first():
     assert (ordered, left_out) == ([3, 9], True)
 
 
+def test_function_words_count_for_little_even_if_they_are_rare():
+    statistics = Statistics(100, 5.0, {"where": 2, "museum": 10})
+    assert 0 < statistics.weigh("where") < statistics.weigh("museum")
+    assert ranked(["where is it", "x"], "where") == [0]
+
+
 def test_statistics_of_two_parts_are_those_of_the_whole():
     one, other = Statistics(2, 4.0, {"a": 1}), Statistics(6, 8.0, {"a": 2, "b": 3})
     assert one.add(other) == Statistics(8, 7.0, {"a": 3, "b": 3})

@@ -26,13 +26,21 @@ _LENGTH_SHARE: Final = 0.75
 # question.
 NEIGHBOUR_SHARES: Final = {1: 0.5, 2: 0.25}
 # What a session adds to each of its documents: if it has several of the words, it is about them.
-_SESSION_SHARE: Final = 0.4
+_SESSION_SHARE: Final = 0.6
 # How much more a document counts if the query names its author.
 _AUTHOR_FACTOR: Final = 1.5
 # How much the name of an author counts as a word: most often it says who is meant, not what.
 _NAME_SHARE: Final = 0.1
+# How much a function word counts. Questions are full of them, and in a short conversation some are
+# rare, which says nothing about its subject.
+_FUNCTION_WORD_SHARE: Final = 0.2
+_FUNCTION_WORDS: Final = """
+    a an and any are as at be been being but by can could did do does doing done for from had has
+    have having he her him his how i if in into is it its me might my of on or our she should so
+    some such than that the their them then there these they this those to too us was we were what
+    when where which who whom whose why will with would you your"""
 # Reciprocal rank fusion. Words count for more: a near vector alone is often about something else.
-_FUSION_OFFSET: Final = 20
+_FUSION_OFFSET: Final = 10
 _VECTOR_WEIGHT: Final = 0.6
 
 
@@ -98,6 +106,11 @@ def count_terms(text: str, terms: Collection[str]) -> tuple[int, dict[str, int]]
     return len(words), dict(Counter(term for _, _, term in words if term in terms))
 
 
+@cache
+def _load_function_terms() -> frozenset[str]:
+    return frozenset(token.term for token in tokenize(_FUNCTION_WORDS))
+
+
 @lru_cache(1024)
 def find_name_terms(name: str) -> frozenset[str]:
     """Return the words of a name."""
@@ -123,7 +136,8 @@ class Statistics(NamedTuple):
     def weigh(self, term: str) -> float:
         """Compute how much a word counts."""
         frequency = self.frequency.get(term, 0)
-        return math.log(1 + max(0.0, self.total - frequency + 0.5) / (frequency + 0.5))
+        rarity = math.log(1 + max(0.0, self.total - frequency + 0.5) / (frequency + 0.5))
+        return rarity * (_FUNCTION_WORD_SHARE if term in _load_function_terms() else 1.0)
 
 
 def compute_statistics(documents: Sequence[Document]) -> Statistics:
