@@ -17,18 +17,18 @@ from rich.table import Table
 
 import indelible
 from benchmarks import goldens, on_postgres, on_redis, on_sqlite, traces, transfer
-from benchmarks.cleanup import nothing_left_behind
+from benchmarks.cleanup import end_children_on_signal
 from benchmarks.measure import Result
-from benchmarks.pages import DOCS, row, written
+from benchmarks.pages import DOCS, format_row, replace_section
 
-Room = Callable[[Path], Iterator[Result]]
+Benchmark = Callable[[Path], Iterator[Result]]
 
-ENGINES: dict[str, Room] = {
+ENGINES: dict[str, Benchmark] = {
     "sqlite": on_sqlite.all_results,
     "redis": on_redis.all_results,
     "postgres": on_postgres.all_results,
 }
-KIT: tuple[Room, ...] = (transfer.all_results, traces.all_results, goldens.all_results)
+KIT: tuple[Benchmark, ...] = (transfer.all_results, traces.all_results, goldens.all_results)
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def main() -> int:
     started = time.monotonic()
     results: list[Result] = []
     with (
-        nothing_left_behind(),
+        end_children_on_signal(),
         tempfile.TemporaryDirectory() as folder,
         console.status("measuring …") as status,
     ):
@@ -64,10 +64,12 @@ def main() -> int:
             for result in room(Path(folder)):
                 status.update(f"measured: {result.name}")
                 results.append(result)
-    console.print(table_of(results))
+    console.print(build_table(results))
     if asked.record:
         page = DOCS / "how-fast.md"
-        page.write_text(written(page.read_text("utf-8"), "figures", page_of(results)), "utf-8")
+        page.write_text(
+            replace_section(page.read_text("utf-8"), "figures", format_page(results)), "utf-8"
+        )
     missed = sum(result.missed for result in results)
     console.print(
         f"{len(results)} figures in {time.monotonic() - started:.0f} s,"
@@ -78,13 +80,13 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def table_of(results: list[Result]) -> Table:
+def build_table(results: list[Result]) -> Table:
     """The results for people."""
-    table = Table(title=f"{measured()} · medians, interleaved")
+    table = Table(title=f"{format_versions()} · medians, interleaved")
     for heading in ("", "indelible", "beside", "figure", "noise", "target"):
         table.add_column(heading, justify="left" if not heading else "right")
     for result in results:
-        verdict = f"  {verdict_of(result)}" if not result.met else ""
+        verdict = f"  {format_verdict(result)}" if not result.met else ""
         table.add_row(
             result.name,
             result.subject,
@@ -97,17 +99,17 @@ def table_of(results: list[Result]) -> Table:
     return table
 
 
-def page_of(results: list[Result]) -> str:
+def format_page(results: list[Result]) -> str:
     """The results as a page has them."""
     unsure = sum(result.unsure for result in results)
     busy = f" {unsure} figures are of little worth: the machine was busy with something else."
     rows = [
-        f"{measured()} · `python -m benchmarks --record`.{busy if unsure else ''}\n",
-        row(["", "indelible", "beside", "figure", "noise", "target", ""]),
-        row(["---", *["---:"] * 5, "---"]),
+        f"{format_versions()} · `python -m benchmarks --record`.{busy if unsure else ''}\n",
+        format_row(["", "indelible", "beside", "figure", "noise", "target", ""]),
+        format_row(["---", *["---:"] * 5, "---"]),
     ]
     rows += [
-        row(
+        format_row(
             [
                 result.name,
                 result.subject,
@@ -115,7 +117,7 @@ def page_of(results: list[Result]) -> str:
                 f"{result.figure:,.2f}{result.unit}",
                 f"± {result.noise:,.2f}" if result.noise else "",
                 f"{result.bound} {result.target:,}{result.unit}",
-                verdict_of(result),
+                format_verdict(result),
             ]
         )
         for result in results
@@ -123,12 +125,12 @@ def page_of(results: list[Result]) -> str:
     return "\n".join([*rows, ""])
 
 
-def verdict_of(result: Result) -> str:
+def format_verdict(result: Result) -> str:
     """Whether a target is met, in a word or two."""
     return "MISSED" if result.missed else "met" if result.met else "within noise"
 
 
-def measured() -> str:
+def format_versions() -> str:
     """What was measured, and when."""
     return (
         f"indelible {indelible.__version__} · SQLite {apsw.sqlite_lib_version()} ·"

@@ -16,7 +16,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 @contextlib.contextmanager
-def nothing_left_behind() -> Iterator[None]:
+def end_children_on_signal() -> Iterator[None]:
     """Let SIGTERM unwind as Ctrl-C does, and end whatever this process has started by then."""
 
     def told(number: int, _frame: FrameType | None) -> None:

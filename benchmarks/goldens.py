@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.measure import Result, shown
+from benchmarks.measure import Result, format_seconds
 
 TESTS = 200
 WORKERS = 2
@@ -77,8 +77,8 @@ def all_results(folder: Path) -> Iterator[Result]:
     name = f"{TESTS} tests, each with its copy of a {GOLDEN_BYTES / 1e6:.0f} MB golden"
     yield Result(
         name=f"{name}, {WORKERS} workers",
-        subject=shown(mine),
-        baseline=f"bare copies {shown(bare)}",
+        subject=format_seconds(mine),
+        baseline=f"bare copies {format_seconds(bare)}",
         figure=mine / bare,
         target=2,
         bound="at most",

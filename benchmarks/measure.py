@@ -60,7 +60,9 @@ class Result:
         return not self.met and abs(self.figure - self.target) > self.noise
 
 
-def interleaved(subject: Work, baseline: Work, *, calls: int, seconds: float = SECONDS) -> Measured:
+def measure_interleaved(
+    subject: Work, baseline: Work, *, calls: int, seconds: float = SECONDS
+) -> Measured:
     """Both in turns: whatever slows the machine slows both, and the ratio is that of neighbours."""
     mine: list[float] = []
     theirs: list[float] = []
@@ -72,7 +74,9 @@ def interleaved(subject: Work, baseline: Work, *, calls: int, seconds: float = S
         mine.append(_timed(subject, calls))
     ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
     ratio = statistics.median(ratios)
-    return Measured(statistics.median(mine), statistics.median(theirs), ratio, noise_of(ratios))
+    return Measured(
+        statistics.median(mine), statistics.median(theirs), ratio, compute_noise(ratios)
+    )
 
 
 def _timed(work: Work, calls: int) -> float:
@@ -82,7 +86,7 @@ def _timed(work: Work, calls: int) -> float:
     return (time.perf_counter() - started) / calls
 
 
-def noise_of(ratios: Sequence[float]) -> float:
+def compute_noise(ratios: Sequence[float]) -> float:
     """How far the median may be off: the notch of a box plot, and never less than two runs differ.
 
     1.57 times the distance of the quartiles, by the root of the number of rounds: where the notches
@@ -92,7 +96,7 @@ def noise_of(ratios: Sequence[float]) -> float:
     return float(max(NOISE_MIN * median, 1.57 * (high - low) / len(ratios) ** 0.5))
 
 
-def against(
+def compare(
     name: str,
     subject: Work,
     baseline: Work,
@@ -102,11 +106,11 @@ def against(
     seconds: float = SECONDS,
 ) -> Result:
     """What one piece of work may cost, as so many of another."""
-    found = interleaved(subject, baseline, calls=calls, seconds=seconds)
+    found = measure_interleaved(subject, baseline, calls=calls, seconds=seconds)
     return Result(
         name=name,
-        subject=shown(found.mine_s),
-        baseline=shown(found.theirs_s),
+        subject=format_seconds(found.mine_s),
+        baseline=format_seconds(found.theirs_s),
         figure=found.ratio,
         noise=found.noise,
         target=at_most,
@@ -114,6 +118,6 @@ def against(
     )
 
 
-def shown(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """A duration for people."""
     return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"

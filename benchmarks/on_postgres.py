@@ -13,8 +13,14 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 import indelible
-from benchmarks.conversation import ENVELOPE, TEXT, as_one_row, growth, many_tasks
-from benchmarks.measure import Result, Work, against
+from benchmarks.conversation import (
+    ENVELOPE,
+    TEXT,
+    compare_with_one_row,
+    measure_growth,
+    measure_tasks,
+)
+from benchmarks.measure import Result, Work, compare
 from memory_contract.faults.servers.postgres import PostgresServer
 
 INSERT = "INSERT INTO bare (payload) VALUES (%s)"
@@ -34,7 +40,7 @@ def all_results(_folder: Path) -> Iterator[Result]:
             yield from beside_a_bare_insert(server.url())
             yield asyncio.run(tasks(server.url()))
             with indelible.open(server.url(), namespace="growth") as store:
-                yield from growth(store, where="on PostgreSQL")
+                yield from measure_growth(store, where="on PostgreSQL")
             yield search_with_pgvector_beside_one_without(server)
         finally:
             server.kill()
@@ -50,7 +56,7 @@ def beside_a_bare_insert(url: str) -> Iterator[Result]:
             for _ in range(200):
                 store.add_message("s", "user", TEXT)
                 row()
-            yield against(
+            yield compare(
                 "append on PostgreSQL, against a bare insert with its commit",
                 lambda: store.add_message("s", "user", TEXT),
                 row,
@@ -58,7 +64,7 @@ def beside_a_bare_insert(url: str) -> Iterator[Result]:
                 calls=5,
                 seconds=6,
             )
-            yield from as_one_row(store, row, where="on PostgreSQL")
+            yield from compare_with_one_row(store, row, where="on PostgreSQL")
 
 
 async def tasks(url: str) -> Result:
@@ -71,7 +77,7 @@ async def tasks(url: str) -> Result:
             async with pool.connection() as connection:
                 await connection.execute(INSERT, (ENVELOPE,))
 
-        return await many_tasks(
+        return await measure_tasks(
             indelible.open_async(url),
             insert,
             where="on PostgreSQL",
@@ -93,7 +99,7 @@ def search_with_pgvector_beside_one_without(server: PostgresServer) -> Result:
                 stores[-1].add_summary("s", str(number), vector)
         with psycopg.connect(server.url("with_pgvector")) as connection:
             connection.execute("CREATE EXTENSION vector")
-        return against(
+        return compare(
             "search on PostgreSQL with pgvector, against one without",
             lambda: stores[0].search_summaries("s", query),
             lambda: stores[1].search_summaries("s", query),

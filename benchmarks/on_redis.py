@@ -9,8 +9,15 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 import indelible
-from benchmarks.conversation import ENVELOPE, TASKS, TEXT, as_one_row, growth, many_tasks
-from benchmarks.measure import Result, against
+from benchmarks.conversation import (
+    ENVELOPE,
+    TASKS,
+    TEXT,
+    compare_with_one_row,
+    measure_growth,
+    measure_tasks,
+)
+from benchmarks.measure import Result, compare
 from indelible.model import Never
 from memory_contract.faults.servers.valkey import ValkeyServer
 
@@ -32,7 +39,7 @@ def all_results(folder: Path) -> Iterator[Result]:
         yield append(kept, what="append on Redis with a file, everysec", at_most=1.5)
         yield asyncio.run(tasks(plain))
         with indelible.open(plain.url, namespace="growth", durability="none") as store:
-            yield from growth(store, where="on Redis")
+            yield from measure_growth(store, where="on Redis")
         yield from views(synced, where="on Redis at power", at_most=2.5)
         yield from views(plain, where="on Redis", at_most=2.5)
     finally:
@@ -46,7 +53,7 @@ def append(
     """An append with key, order, version and perhaps a TTL, beside a push of the same bytes."""
     client = server.client()
     with indelible.open(server.url, ttl=ttl, durability="none") as store:
-        result = against(
+        result = compare(
             f"{what}, against a bare RPUSH",
             lambda: store.add_message("s", "user", TEXT),
             lambda: client.rpush("bare", ENVELOPE),
@@ -62,14 +69,14 @@ def views(server: ValkeyServer, *, where: str, at_most: float) -> Iterator[Resul
     client = server.client()
     with indelible.open(server.url, namespace="views", durability="none") as store:
         row = lambda: client.rpush("row", ENVELOPE)  # noqa: E731
-        yield from as_one_row(store, row, where=where, at_most=at_most)
+        yield from compare_with_one_row(store, row, where=where, at_most=at_most)
     client.close()
 
 
 async def tasks(server: ValkeyServer) -> Result:
     """Many tasks, beside as many with a client that sends each push by itself."""
     async with Redis.from_url(server.url, max_connections=TASKS) as client:
-        return await many_tasks(
+        return await measure_tasks(
             indelible.open_async(server.url, durability="none"),
             lambda: client.rpush("tasks", ENVELOPE),
             where="on Redis",

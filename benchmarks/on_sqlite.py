@@ -16,12 +16,12 @@ from benchmarks.conversation import (
     MESSAGE,
     MIDDLE,
     TEXT,
-    as_one_row,
+    compare_with_one_row,
     fill,
-    growth,
-    many_tasks,
+    measure_growth,
+    measure_tasks,
 )
-from benchmarks.measure import Result, against
+from benchmarks.measure import Result, compare
 
 ROLLBACKS = 500
 MESSAGES = 20_000
@@ -30,33 +30,45 @@ MESSAGES = 20_000
 def all_results(folder: Path) -> Iterator[Result]:
     """Every figure of this file, one after the other."""
     bare = Bare(folder / "bare.db")
-    with indelible.open(folder / "append.db") as store:
+    with (
+        indelible.open(folder / "append.db") as store,
+        indelible.open(folder / "unindexed.db", search=False) as unindexed,
+    ):
         # Until its log has been checkpointed once, a file still grows with every commit.
         for _ in range(1100):
             store.add_message("s", "user", TEXT)
+            unindexed.add_message("s", "user", TEXT)
             bare.insert()
-        yield against(
-            "append on SQLite at power, against a bare insert",
-            lambda: store.add_message("s", "user", TEXT),
+        yield compare(
+            "append on SQLite at power without search, against a bare insert",
+            lambda: unindexed.add_message("s", "user", TEXT),
             bare.insert,
             at_most=1.5,
             seconds=5,
         )
-        yield from as_one_row(store, bare.insert, where="on SQLite at power", at_most=2.5)
+        yield compare(
+            "append on SQLite at power, against one without search",
+            lambda: store.add_message("s", "user", TEXT),
+            lambda: unindexed.add_message("s", "user", TEXT),
+            at_most=1.3,
+            seconds=5,
+        )
+        yield from compare_with_one_row(store, bare.insert, where="on SQLite at power", at_most=2.5)
     yield asyncio.run(
-        many_tasks(
-            indelible.open_async(folder / "tasks.db"),
+        measure_tasks(
+            indelible.open_async(folder / "tasks.db", search=False),
             lambda: asyncio.to_thread(bare.insert),
-            where="on SQLite at power",
+            where="on SQLite at power without search",
             beside="a bare insert each",
             at_least=5,
         )
     )
     with indelible.open(folder / "growth.db", durability="process") as store:
-        yield from growth(store, where="on SQLite at process")
-    yield from reads(folder)
-    yield row_of_a_snapshot(folder)
-    yield disk_of_a_message(folder)
+        yield from measure_growth(store, where="on SQLite at process")
+    yield from measure_reads(folder)
+    yield measure_snapshot_row(folder)
+    yield measure_disk(folder, search=False, at_most=120)
+    yield measure_disk(folder, search=True, at_most=200)
 
 
 class Bare:
@@ -75,7 +87,7 @@ class Bare:
             self._db.execute("INSERT INTO entry (payload) VALUES (?)", (ENVELOPE,))
 
 
-def reads(folder: Path) -> Iterator[Result]:
+def measure_reads(folder: Path) -> Iterator[Result]:
     """Messages, checked and validated, beside fetching and `json.loads` of the same rows."""
     with indelible.open(folder / "reads.db", durability="process") as store:
         fill(store, "s", MIDDLE)
@@ -85,7 +97,7 @@ def reads(folder: Path) -> Iterator[Result]:
             rows = bare.execute("SELECT payload FROM entry ORDER BY id DESC LIMIT ?", (last,))
             return [json.loads(payload) for (payload,) in rows][::-1]
 
-        yield against(
+        yield compare(
             f"load all {MIDDLE:,} on SQLite, against fetch and json.loads",
             lambda: store.get_history("s"),
             lambda: fetch(MIDDLE),
@@ -93,7 +105,7 @@ def reads(folder: Path) -> Iterator[Result]:
             calls=1,
             seconds=3,
         )
-        yield against(
+        yield compare(
             f"last 20 of {MIDDLE:,} on SQLite, against fetch and json.loads",
             lambda: store.get_history("s", last=20),
             lambda: fetch(20),
@@ -102,7 +114,7 @@ def reads(folder: Path) -> Iterator[Result]:
         bare.close()
 
 
-def row_of_a_snapshot(folder: Path) -> Result:
+def measure_snapshot_row(folder: Path) -> Result:
     """The bytes that a snapshot adds, after a life of many rollbacks."""
     path = folder / "snapshot-row.db"
     with indelible.open(path, durability="process") as store:
@@ -126,19 +138,20 @@ def row_of_a_snapshot(folder: Path) -> Result:
     )
 
 
-def disk_of_a_message(folder: Path) -> Result:
+def measure_disk(folder: Path, *, search: bool, at_most: float) -> Result:
     """The bytes of the file for each message, beyond the JSON that a caller would keep of it."""
-    path = folder / "disk.db"
-    with indelible.open(path, durability="process") as store:
+    path = folder / f"disk-{search}.db"
+    with indelible.open(path, durability="process", search=search) as store:
         for _ in range(MESSAGES):
             store.add_message("s", "user", TEXT)
     each = path.stat().st_size / MESSAGES
     return Result(
-        name="disk on SQLite for a message, beyond its own bytes",
+        name=f"disk on SQLite for a message {'with' if search else 'without'} search,"
+        " beyond its own bytes",
         subject=f"{each:.0f} bytes",
         baseline=f"{len(MESSAGE)} bytes",
         figure=each - len(MESSAGE),
-        target=120,
+        target=at_most,
         bound="at most",
         unit=" bytes",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def written(text: str, part: str, figures: str) -> str:
+def replace_section(text: str, part: str, figures: str) -> str:
     """A page with new figures in one of its parts."""
     start, stop = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
     before, found, rest = text.partition(start)
@@ -18,6 +18,6 @@ def written(text: str, part: str, figures: str) -> str:
     return f"{before}{start}\n{figures}\n{stop}{after}"
 
 
-def row(cells: Sequence[str]) -> str:
+def format_row(cells: Sequence[str]) -> str:
     """A row of a table."""
     return "| " + " | ".join(cells) + " |"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import indelible
 from benchmarks.conversation import TEXT
-from benchmarks.measure import Result, against
+from benchmarks.measure import Result, compare
 from memory_contract import record
 from memory_contract.faults.servers.valkey import ValkeyServer
 from memory_contract.traces.format import TraceHeader, TraceOperation, format_line
@@ -50,7 +50,7 @@ def recorded_beside_bare(folder: Path) -> Result:
         noted = record(indelible.open(server.url, durability="none"), folder / "trace")
         with bare, noted:
             # In turns that are long enough for the lines to be written in each of them.
-            return against(
+            return compare(
                 "recorded append on Redis, against one that is not recorded",
                 lambda: noted.add_message("s", "user", TEXT),
                 lambda: bare.add_message("s", "user", TEXT),

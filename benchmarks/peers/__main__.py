@@ -15,14 +15,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.cleanup import nothing_left_behind
-from benchmarks.peers import comparing, page, places
+from benchmarks.cleanup import end_children_on_signal
+from benchmarks.peers import comparison, databases, page
 from benchmarks.peers.bounds import FEWEST_ROUNDS, QUICK, Bounds
-from benchmarks.peers.hands import ENVIRONMENTS, ROOT
+from benchmarks.peers.figure_text import print_results
 from benchmarks.peers.results import Results
 from benchmarks.peers.roster import BARE, ENGINES, OURS, ROSTER, Entry
-from benchmarks.peers.running import Runner
-from benchmarks.peers.telling import printed
+from benchmarks.peers.runner import Runner
+from benchmarks.peers.worker_process import ENVIRONMENTS, ROOT
 
 EVERY_SECOND: Final = "everysec"
 EXAMPLES: Final = """examples:
@@ -33,7 +33,7 @@ EXAMPLES: Final = """examples:
 """
 
 
-def asked() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers",
@@ -63,7 +63,7 @@ def asked() -> argparse.Namespace:
     return given
 
 
-def chosen(only: str | None) -> list[Entry]:
+def choose_peers(only: str | None) -> list[Entry]:
     """The peers that are asked for; what they are measured against is always there."""
     word = (only or "").lower()
     named = [entry for entry in ROSTER if word in entry.label.lower()]
@@ -77,12 +77,12 @@ def chosen(only: str | None) -> list[Entry]:
 
 def main() -> int:
     """Measure, write, print."""
-    given = asked()
+    given = parse_arguments()
     console = Console() if sys.stdout.isatty() else Console(width=150)
     if given.page:
         console.print(f"page: {page.write(page.committed(), ROOT / 'docs')}")
         return 0
-    entries = chosen(given.only)
+    entries = choose_peers(given.only)
     if not entries:
         console.print(f"no peer has the word {given.only!r} in its engine or name")
         return 2
@@ -95,18 +95,20 @@ def main() -> int:
     into = given.into or (page.RESULTS if _whole(given) else Path(tempfile.mkdtemp()))
     runs = []
     for engine in [each for each in ENGINES if any(e.engine == each for e in entries)]:
-        with nothing_left_behind():
-            found = measured(engine, [e for e in entries if e.engine == engine], given, console)
+        with end_children_on_signal():
+            found = measure_engine(
+                engine, [e for e in entries if e.engine == engine], given, console
+            )
         runs.append(found)
         path = into / page.file_name(engine)
         runs[-1].save(path)
         console.print(f"figures: {path}")
     results = Results.together(runs)
-    printed(results, console)
+    print_results(results, console)
     if into == page.RESULTS:
         console.print(f"page: {page.write(page.committed(), ROOT / 'docs')}")
     if given.compare:
-        return comparing.printed(results, earlier, console)
+        return comparison.print_comparison(results, earlier, console)
     return 0
 
 
@@ -120,7 +122,7 @@ def _there(environment: str) -> bool:
     return not environment or (ENVIRONMENTS / environment / "bin" / "python").exists()
 
 
-def measured(
+def measure_engine(
     engine: str, entries: list[Entry], given: argparse.Namespace, console: Console
 ) -> Results:
     """All peers of an engine, in a folder that is thrown away."""
@@ -128,7 +130,7 @@ def measured(
     if given.rounds:
         bounds = bounds.with_rounds(given.rounds)
     folder = Path(tempfile.mkdtemp(prefix="peers-"))
-    found = places.places_of(engine, folder / "places", appendfsync=given.appendfsync)
+    found = databases.choose_databases(engine, folder / "places", appendfsync=given.appendfsync)
     results = Results()
     columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
     try:
@@ -164,7 +166,7 @@ def measured(
     return results
 
 
-def about(found: places.Places, given: argparse.Namespace) -> dict[str, Any]:
+def about(found: databases.Databases, given: argparse.Namespace) -> dict[str, Any]:
     """What the page says of a run."""
     load = os.getloadavg()[0]
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"

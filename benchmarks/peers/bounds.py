@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from benchmarks.peers.roster import POSTGRES, REDIS, SQLITE
-from benchmarks.peers.works import SIZES
+from benchmarks.peers.workloads import SIZES
 
 FEWEST_ROUNDS = 5
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.bounds import FEWEST_ROUNDS, Bounds
-from benchmarks.peers.plots import measured, plotted
+from benchmarks.peers.figure_text import Standing, format_cell, format_figure, list_standings
+from benchmarks.peers.plots import draw_plot, list_measured
 from benchmarks.peers.questions import OWN_BYTES
 from benchmarks.peers.results import Results, Work
 from benchmarks.peers.roster import ENGINES
 from benchmarks.peers.spread import LEAST, Spread
-from benchmarks.peers.targets import Target, judged
-from benchmarks.peers.telling import Standing, cell_text, shown, standings
-from benchmarks.peers.works import APPEND, LAST_LONG, LOAD, LONGEST, SHORT, TABLES, TASKS_ONE
+from benchmarks.peers.targets import Target, judge_targets
+from benchmarks.peers.workloads import APPEND, LAST_LONG, LOAD, LONGEST, SHORT, TABLES, TASKS_ONE
 
 # Where the figures of the page are, a file for each engine.
 RESULTS: Final = Path(__file__).parents[1] / "results"
@@ -100,7 +100,7 @@ def write(results: Results, docs: Path) -> Path:
 def plots(results: Results) -> dict[str, str]:
     """Every plot by its file's name."""
     return {
-        _plot_name(engine, work): plotted(results, engine, work)
+        _plot_name(engine, work): draw_plot(results, engine, work)
         for engine in _engines(results)
         for work in PLOTTED
     }
@@ -143,7 +143,7 @@ def _lines(results: Results) -> Iterator[str]:
         yield ""
         yield "| work | bare driver | indelible | × bare | best peer | × best peer |"
         yield "|---|---:|---:|---:|---|---:|"
-        for standing in standings(results, engine):
+        for standing in list_standings(results, engine):
             yield _glance(standing)
     yield ""
     yield "## Targets"
@@ -157,7 +157,7 @@ def _lines(results: Results) -> Iterator[str]:
         yield ""
         yield "| work | figure | target | |"
         yield "|---|---:|---:|---|"
-        for target, spread in judged(results, engine):
+        for target, spread in judge_targets(results, engine):
             yield _aim(target, spread)
     for engine in _engines(results):
         yield from _engine_lines(results, engine)
@@ -169,7 +169,7 @@ def _lines(results: Results) -> Iterator[str]:
 
 def _measured(results: Results, engine: str) -> str:
     """What every figure carries: versions, durability, date and command."""
-    return f"{measured(results, engine)}."
+    return f"{list_measured(results, engine)}."
 
 
 def _aim(target: Target, spread: Spread) -> str:
@@ -181,11 +181,13 @@ def _aim(target: Target, spread: Spread) -> str:
 
 def _glance(each: Standing) -> str:
     bold = "**" if each.ahead is False else ""
-    best = f"{each.best_name}: {shown(each.best, each.work)}" if each.best is not None else "–"
+    best = (
+        f"{each.best_name}: {format_figure(each.best, each.work)}" if each.best is not None else "–"
+    )
     cells = [
         f"{bold}{each.work.title}{bold}",
-        shown(each.bare, each.work) if each.bare is not None else "",
-        shown(each.ours, each.work),
+        format_figure(each.bare, each.work) if each.bare is not None else "",
+        format_figure(each.ours, each.work),
         each.bare_text,
         best,
         f"{bold}{each.best_text}{bold}" if each.best_text else "",
@@ -209,7 +211,7 @@ def _engine_lines(results: Results, engine: str) -> Iterator[str]:
         yield f"| | {' | '.join(work.title for work in works)} |"
         yield "|---" * (len(works) + 1) + "|"
         for label, peer in peers.items():
-            row = [cell_text(results, label, work) for work in works]
+            row = [format_cell(results, label, work) for work in works]
             yield f"| {peer['name']} | {' | '.join(each.replace('|', '/') for each in row)} |"
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 BATCH = 1000
 
 
-async def done(result: Any) -> Any:
+async def await_result(result: Any) -> Any:
     """What a verb gave back, awaited if it must be."""
     return await result if inspect.isawaitable(result) else result
 

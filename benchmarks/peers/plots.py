@@ -6,10 +6,10 @@ import math
 import textwrap
 from xml.sax.saxutils import escape
 
+from benchmarks.peers.figure_text import compare_with_bare, format_figure, format_ratio
 from benchmarks.peers.results import Results, Work
 from benchmarks.peers.roster import BARE, OURS
 from benchmarks.peers.spread import Spread
-from benchmarks.peers.telling import shown, times, to_bare
 
 WIDTH = 860
 NAMES = 270
@@ -43,7 +43,7 @@ STYLE = """
 Row = tuple[Spread, str, str]
 
 
-def measured(results: Results, engine: str) -> str:
+def list_measured(results: Results, engine: str) -> str:
     """What a figure carries: versions, durability, date and command."""
     told = results.engines[engine]
     ours = results.peers.get(f"{engine} · {OURS[0]}", {}).get("versions", {})
@@ -52,7 +52,7 @@ def measured(results: Results, engine: str) -> str:
     return f"{', '.join(versions)}; {told['durability']}; {told['date']}, `{told['command']}`"
 
 
-def plotted(results: Results, engine: str, work: Work) -> str:
+def draw_plot(results: Results, engine: str, work: Work) -> str:
     """A bar for each peer that has a figure, the best first: its ratio to the bare driver's."""
     rows = _rows(results, engine, work)
     ends = [end for spread, _, _ in rows for end in (spread.low, spread.high)] or [1.0]
@@ -85,7 +85,9 @@ def plotted(results: Results, engine: str, work: Work) -> str:
             f'<line class="spread" {ends_at}/>',
             f'<text class="figure" x="{at(spread.high) + 6}" y="{y + 12}">{escape(told)}</text>',
         ]
-    for number, line in enumerate(textwrap.wrap(measured(results, engine).replace("`", ""), LINE)):
+    for number, line in enumerate(
+        textwrap.wrap(list_measured(results, engine).replace("`", ""), LINE)
+    ):
         y = bottom + 16 + 13 * number
         lines.append(f'<text class="small" x="8" y="{y}">{escape(line)}</text>')
     return "\n".join([*lines, "</svg>", ""])
@@ -97,11 +99,13 @@ def _rows(results: Results, engine: str, work: Work) -> list[Row]:
         cell = results.cells.get(label, {}).get(work.key)
         if peer["engine"] != engine or cell is None or cell.median is None:
             continue
-        ratio = to_bare(results, label, work)
+        ratio = compare_with_bare(results, label, work)
         if peer["name"] == BARE:
-            rows.append((Spread(middle=1.0, low=1.0, high=1.0), BARE, shown(cell.median, work)))
+            rows.append(
+                (Spread(middle=1.0, low=1.0, high=1.0), BARE, format_figure(cell.median, work))
+            )
         elif ratio is not None and ratio.low > 0:
-            told = f"{shown(cell.median, work)} · {times(ratio.middle)}×"
+            told = f"{format_figure(cell.median, work)} · {format_ratio(ratio.middle)}×"
             told += f", {cell.lost:,} lost" if cell.lost else ""
             rows.append((ratio, peer["name"], told))
     return sorted(rows, key=lambda row: row[0].middle, reverse=work.more_is_better)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.peers.bounds import Bounds
-from benchmarks.peers.hands import Hand
-from benchmarks.peers.places import Places
+from benchmarks.peers.databases import Databases
 from benchmarks.peers.results import Results, Work
 from benchmarks.peers.roster import Entry
 from benchmarks.peers.worker import TEXT
-from benchmarks.peers.works import (
+from benchmarks.peers.worker_process import WorkerProcess
+from benchmarks.peers.workloads import (
     APPEND,
     APPEND_LONGEST,
     FIRST_OPEN,
@@ -63,11 +63,11 @@ class Group:
 class Asking:
     """The workers of an engine's peers, and the orders that are given to them."""
 
-    places: Places
+    places: Databases
     bounds: Bounds
     results: Results
-    served: dict[Entry, Hand] = field(default_factory=dict)
-    crowds: dict[Entry, Hand] = field(default_factory=dict)
+    served: dict[Entry, WorkerProcess] = field(default_factory=dict)
+    crowds: dict[Entry, WorkerProcess] = field(default_factory=dict)
     # Where each store of a worker is.
     at: dict[tuple[Entry, str], str] = field(default_factory=dict)
     # Where its processes meet.

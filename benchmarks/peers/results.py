@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.peers.spread import Spread, spread_of
+from benchmarks.peers.spread import Spread, compute_spread
 
 Unit = Literal["seconds", "per second", "bytes"]
 
@@ -49,7 +49,7 @@ class Cell:
     @property
     def spread(self) -> Spread | None:
         """How far it may lie elsewhere in another run."""
-        return spread_of(self.figures)
+        return compute_spread(self.figures)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -27,7 +27,7 @@ class Spread:
         return max(self.low, other.low) <= min(self.high, other.high)
 
 
-def spread_of(figures: Sequence[float]) -> Spread | None:
+def compute_spread(figures: Sequence[float]) -> Spread | None:
     """The spread of what was measured in each round, if anything was."""
     if not figures:
         return None

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from benchmarks.peers.figure_text import list_standings
 from benchmarks.peers.results import Results, Work
 from benchmarks.peers.roster import BARE, OURS, POSTGRES, REDIS, SQLITE
-from benchmarks.peers.spread import Spread, spread_of
-from benchmarks.peers.telling import standings
-from benchmarks.peers.works import (
+from benchmarks.peers.spread import Spread, compute_spread
+from benchmarks.peers.workloads import (
     APPEND,
     APPEND_LONGEST,
     LAST_LONGEST,
@@ -60,7 +60,7 @@ def _to_bare(work: Work) -> Figures:
 
 def _to_best(work: Work) -> Figures:
     def figures(results: Results, engine: str) -> Sequence[float]:
-        for each in standings(results, engine):
+        for each in list_standings(results, engine):
             if each.work == work and each.best_name:
                 best = f"{engine} · {each.best_name}"
                 return results.ratios(each.ours_label, work.key, to=best)
@@ -108,17 +108,17 @@ def _all() -> Iterator[Target]:
 TARGETS = tuple(_all())
 
 
-def judged(results: Results, engine: str) -> Iterator[tuple[Target, Spread]]:
+def judge_targets(results: Results, engine: str) -> Iterator[tuple[Target, Spread]]:
     """Every target of an engine that was measured, with its figure."""
     for target in TARGETS:
         if target.engine == engine:
-            spread = spread_of(target.figures(results, engine))
+            spread = compute_spread(target.figures(results, engine))
             if spread is not None:
                 yield target, spread
 
 
-def target_spreads(results: Results) -> Iterator[tuple[str, Spread]]:
+def list_target_spreads(results: Results) -> Iterator[tuple[str, Spread]]:
     """Figures of targets, and what they are."""
     for engine in results.engines:
-        for target, spread in judged(results, engine):
+        for target, spread in judge_targets(results, engine):
             yield f"{engine}, target: {target.name}", spread

@@ -24,8 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any, TextIO
 
-from benchmarks.peers.crowd import Crowd
-from benchmarks.peers.peer import Message, Peer, done
+from benchmarks.peers.peer import Message, Peer, await_result
+from benchmarks.peers.worker_group import WorkerGroup
 
 TEXT = "What did we agree on for the delivery of order 4711? " * 2
 TASKS = 64
@@ -80,20 +80,20 @@ class Serving:
     async def open(self, place: str, at: str) -> None:
         """Open a store there."""
         self._peers[at] = self._class()
-        await done(self._peers[at].open(place))
+        await await_result(self._peers[at].open(place))
 
     async def fill(self, at: str, session: str, count: int, limit_s: float) -> int:
         """Prepare a session; how many messages it got within the limit."""
         peer = self._peers[at]
         messages = list(itertools.islice(texts(next(self._prefixes)), count))
         if peer.offers("fill"):
-            await done(peer.fill(session, messages))
+            await await_result(peer.fill(session, messages))
             return count
         deadline = time.monotonic() + limit_s
         for first in range(0, count, peer.batch):
             if time.monotonic() > deadline:
                 return first
-            await done(peer.append(session, messages[first : first + peer.batch]))
+            await await_result(peer.append(session, messages[first : first + peer.batch]))
         return count
 
     async def append(
@@ -131,7 +131,7 @@ class Serving:
         """Roll back to one snapshot, taken at first."""
         peer = self._peers[at]
         if (at, session) not in self._snapshots:
-            self._snapshots[at, session] = await done(peer.snapshot(session))
+            self._snapshots[at, session] = await await_result(peer.snapshot(session))
         target = self._snapshots[at, session]
         return await self._timed(lambda: peer.rollback(session, target), calls, batch_s)
 
@@ -140,7 +140,7 @@ class Serving:
         peer = self._peers[at]
 
         async def once() -> None:
-            await done(peer.rollback(session, await done(peer.snapshot(session))))
+            await await_result(peer.rollback(session, await await_result(peer.snapshot(session))))
 
         return await _often(once, calls, limit_s)
 
@@ -149,7 +149,7 @@ class Serving:
         peer, said = self._peers[at], texts(next(self._prefixes))
 
         async def once() -> None:
-            await done(peer.append(session, [next(said)]))
+            await await_result(peer.append(session, [next(said)]))
 
         return await _often(once, calls, limit_s)
 
@@ -158,8 +158,8 @@ class Serving:
         peer = self._peers[at]
         said = list(itertools.islice(texts(next(self._prefixes)), 20))
         for message in said:
-            await done(peer.append(session, [message]))
-        return list(await done(peer.last(session, 20))) == [each.text for each in said]
+            await await_result(peer.append(session, [message]))
+        return list(await await_result(peer.last(session, 20))) == [each.text for each in said]
 
     async def tasks(self, at: str, many: bool, each: int, limit_s: float) -> dict[str, Any]:
         """64 tasks appending to one session or to one each; threads where the peer blocks."""
@@ -171,7 +171,7 @@ class Serving:
         # Sessions that are made by many at once are another question.
         for session in said:
             if (at, session) not in self._made:
-                await done(peer.append(session, [Message("user", "made")]))
+                await await_result(peer.append(session, [Message("user", "made")]))
                 self._made.add((at, session))
         deadline = time.monotonic() + limit_s
         loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ class Serving:
         seconds = time.perf_counter() - started
         lost = 0
         for session, kept in said.items():
-            lost += len(kept - set(await done(peer.load(session)))) if kept else 0
+            lost += len(kept - set(await await_result(peer.load(session)))) if kept else 0
         acknowledged = sum(map(len, said.values()))
         return {"seconds": seconds, "kept": acknowledged, "lost": lost, "errors": dict(errors)}
 
@@ -249,7 +249,7 @@ async def _serve(code: str, answers: TextIO) -> None:
 
 
 def _crowd(code: str, answers: TextIO) -> None:
-    crowd = Crowd(peer_class(code), texts)
+    crowd = WorkerGroup(peer_class(code), texts)
     for line in sys.stdin:
         order = json.loads(line)
         try:

@@ -20,12 +20,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import indelible
-from benchmarks.cleanup import nothing_left_behind
+from benchmarks.cleanup import end_children_on_signal
 from benchmarks.pages import DOCS
-from benchmarks.scale import growing, servers
-from benchmarks.scale.growing import Growth, Point
-from benchmarks.scale.slope import exponent, is_as
-from benchmarks.scale.writing import plain, shown_as, write
+from benchmarks.scale import growth_curves, servers
+from benchmarks.scale.growth_curves import Growth, Point
+from benchmarks.scale.page import format_value, plain, write
+from benchmarks.scale.slope import compute_exponent, has_exponent
 
 RESULTS = Path(__file__).parents[1] / "results"
 FILE = "scale.json"
@@ -57,16 +57,16 @@ def main() -> int:
         write(json.loads((results / FILE).read_text("utf-8")), docs)
         return 0
     started = time.monotonic()
-    with nothing_left_behind():
+    with end_children_on_signal():
         grown = grow_all(asked.share)
         costs = servers.costs(asked.share)
     console = Console(width=None if Console().is_terminal else 120)
     steep = 0
     for growth, points in grown:
-        table, too_steep = table_of(growth, points)
+        table, too_steep = build_table(growth, points)
         steep += too_steep
         console.print(table)
-    console.print(servers.table_of(costs))
+    console.print(servers.build_table(costs))
     found = {**about(), "growth": plain(grown), "costs": costs}
     results.mkdir(parents=True, exist_ok=True)
     (results / FILE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
@@ -102,7 +102,7 @@ def grow_all(share: float) -> list[tuple[Growth, list[Point]]]:
     grown: list[tuple[Growth, list[Point]]] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with tempfile.TemporaryDirectory() as folder, Progress(*columns, TimeElapsedColumn()) as bar:
-        for growth in growing.ALL:
+        for growth in growth_curves.ALL:
             sizes = tuple(sorted({max(1, int(size * share)) for size in growth.sizes}))
             task = bar.add_task(growth.name, total=len(sizes))
             points: list[Point] = []
@@ -113,7 +113,7 @@ def grow_all(share: float) -> list[tuple[Growth, list[Point]]]:
     return grown
 
 
-def table_of(growth: Growth, points: Sequence[Point]) -> tuple[Table, int]:
+def build_table(growth: Growth, points: Sequence[Point]) -> tuple[Table, int]:
     """The curves of a growth as numbers, and how many are steeper than they should be."""
     table = Table(title=f"{growth.name}, by {growth.counted}")
     table.add_column("")
@@ -124,11 +124,11 @@ def table_of(growth: Growth, points: Sequence[Point]) -> tuple[Table, int]:
     steep = 0
     for name in points[0].seen:
         heights = [point.seen[name] for point in points]
-        found = exponent([point.size for point in points], heights)
+        found = compute_exponent([point.size for point in points], heights)
         shape = growth.shapes.get(name, "linear")
-        fits = is_as(shape, found)
+        fits = has_exponent(shape, found)
         steep += not fits
-        cells = [shown_as(name, height) for height in heights]
+        cells = [format_value(name, height) for height in heights]
         verdict = shape if fits else f"{shape}: TOO STEEP"
         table.add_row(name, *cells, f"{found:+.2f}", verdict, style=None if fits else "red")
     return table, steep

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rich.table import Table
 
 import indelible
-from benchmarks.conversation import TASKS, TEXT, rate
+from benchmarks.conversation import TASKS, TEXT, measure_rate
 from indelible import ChatMessage
 from memory_contract.faults.servers.postgres import PostgresServer, children_of
 from memory_contract.faults.servers.valkey import ValkeyServer
@@ -48,7 +48,7 @@ def costs(share: float) -> Costs:
     return found
 
 
-def table_of(costs: Costs) -> Table:
+def build_table(costs: Costs) -> Table:
     """The costs for people."""
     table = Table(title="what the server itself spends")
     table.add_column("")
@@ -85,10 +85,10 @@ def _worked(server: Server, share: float) -> dict[str, float]:
 async def _grouped_us(server: Server, *, each: int) -> float:
     opening = indelible.open_async(server.url, namespace="tasks", durability=server.durability)
     async with opening as store:
-        await rate(lambda: store.add_message("s", "user", TEXT), each=1)
+        await measure_rate(lambda: store.add_message("s", "user", TEXT), each=1)
         # Before the store is closed: what a server's process did goes away with it.
         before = server.worked_s()
-        await rate(lambda: store.add_message("s", "user", TEXT), each=each)
+        await measure_rate(lambda: store.add_message("s", "user", TEXT), each=each)
         return (server.worked_s() - before) / TASKS / each * 1e6
 
 

@@ -58,13 +58,13 @@ class Seen:
     sessions_most: int
 
 
-def server_of(session: str, servers: int) -> int:
+def choose_server(session: str, servers: int) -> int:
     """Where a session lives: the slot of its hash tag, and slots shared out in order."""
     slot = binascii.crc_hqx(f":{session}".encode(), 0) % SLOTS
     return slot * servers // SLOTS
 
 
-def bytes_of(costs: dict[str, float], messages: int) -> float:
+def compute_bytes(costs: dict[str, float], messages: int) -> float:
     """What one session takes."""
     snapshots = messages / 2 / SNAPSHOT_EVERY
     return (
@@ -80,7 +80,7 @@ def calls(world: World, draw: random.Random) -> Iterator[tuple[float, int, float
     for turn in range(1, TURNS_SIMULATED + 1):
         now += draw.expovariate(world.turns_per_s)
         number = 0 if draw.random() < world.hot else draw.randrange(world.sessions)
-        server = server_of(f"user-{number}", world.servers)
+        server = choose_server(f"user-{number}", world.servers)
         verbs = list(TURN)
         if turn % SNAPSHOT_EVERY == 0:
             verbs.append("snapshot")
@@ -90,7 +90,7 @@ def calls(world: World, draw: random.Random) -> Iterator[tuple[float, int, float
             yield now, server, world.costs[verb] / 1e6
 
 
-def simulated(world: World) -> Seen:
+def run_simulation(world: World) -> Seen:
     """Let the turns come in, each server with its queue, and look at the busiest."""
     draw = random.Random(world.seed)
     free = [[0.0] * world.cores for _ in range(world.servers)]
@@ -103,17 +103,17 @@ def simulated(world: World) -> Seen:
         worked[server] += works_s
         waits.append(began + works_s - now)
     counted = min(world.sessions, SESSIONS_COUNTED)
-    lives = Counter(server_of(f"user-{n}", world.servers) for n in range(counted))
+    lives = Counter(choose_server(f"user-{n}", world.servers) for n in range(counted))
     most = round(max(lives.values()) * world.sessions / counted)
     return Seen(
         load=max(worked) / now / world.cores,
         wait_ms=sorted(waits)[int(len(waits) * 0.99)] * 1e3,
-        bytes_most=most * bytes_of(world.costs, world.messages),
+        bytes_most=most * compute_bytes(world.costs, world.messages),
         sessions_most=most,
     )
 
 
-def breaks_first(seen: Seen, *, memory: float) -> str:
+def find_bottleneck(seen: Seen, *, memory: float) -> str:
     """What gives in first, if anything does."""
     full = seen.bytes_most / memory
     if full > 1 and full >= seen.load:
@@ -175,14 +175,14 @@ def main(given: Sequence[str] | None = None) -> int:
             hot=asked.hot,
             seed=asked.seed,
         )
-        seen = simulated(world)
+        seen = run_simulation(world)
         table.add_row(
             f"{servers:,}",
             f"{seen.load:.0%}",
             f"{seen.wait_ms:,.1f} ms",
             f"{seen.bytes_most / 1e9:,.1f} GB",
             f"{seen.sessions_most:,}",
-            breaks_first(seen, memory=memory),
+            find_bottleneck(seen, memory=memory),
         )
     Console(width=None if Console().is_terminal else 110).print(table)
     return 0

@@ -10,7 +10,7 @@ FLAT_MAX = 0.15
 LINEAR_MAX = 1.1
 
 
-def exponent(sizes: Sequence[float], heights: Sequence[float]) -> float:
+def compute_exponent(sizes: Sequence[float], heights: Sequence[float]) -> float:
     """The slope of the straight line that fits best where both axes are logarithmic."""
     xs, ys = [math.log(size) for size in sizes], [math.log(max(y, 1e-12)) for y in heights]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
@@ -18,6 +18,6 @@ def exponent(sizes: Sequence[float], heights: Sequence[float]) -> float:
     return sum((one - x) * (other - y) for one, other in zip(xs, ys, strict=True)) / over
 
 
-def is_as(shape: str, found: float) -> bool:
+def has_exponent(shape: str, found: float) -> bool:
     """Whether a curve grows no faster than it should."""
     return found <= (FLAT_MAX if shape == "flat" else LINEAR_MAX)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cleanup import TERMINATED
-from benchmarks.peers.hands import ROOT, Hand, RefusedError
 from benchmarks.peers.roster import ROSTER, SQLITE
+from benchmarks.peers.worker_process import ROOT, RefusedError, WorkerProcess
 from memory_contract.faults.servers.postgres import children_of
 from tests.support.wait import wait_until
 
@@ -88,7 +88,7 @@ def test_a_server_of_another_benchmark_is_ended_too(command, tmp_path):
 
 def test_what_a_worker_forked_ends_with_it(tmp_path):
     entry = next(e for e in ROSTER if e.engine == SQLITE and e.code == "bare:BareSqlite")
-    hand = Hand(entry, "crowd", cwd=tmp_path)
+    hand = WorkerProcess(entry, "crowd", cwd=tmp_path)
     hand.start()
     worker = hand.pid
     refused = []
@@ -112,7 +112,7 @@ def test_what_a_worker_forked_ends_with_it(tmp_path):
 
 @pytest.mark.parametrize("role", ["serve", "crowd"])
 def test_a_worker_that_never_worked_can_be_stopped(role, tmp_path):
-    hand = Hand(ROSTER[0], role, cwd=tmp_path)
+    hand = WorkerProcess(ROSTER[0], role, cwd=tmp_path)
     hand.stop()
     hand.start()
     worker = hand.pid

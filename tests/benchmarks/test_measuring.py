@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks.measure import NOISE_MIN, Result, against, noise_of
+from benchmarks.measure import NOISE_MIN, Result, compare, compute_noise
 
 
 def result(figure, *, bound="at most", noise=0.1):
@@ -45,15 +45,15 @@ def test_a_figure_from_a_busy_machine_is_said_to_be_of_little_worth():
 
 
 def test_noise_is_that_of_the_rounds_and_never_less_than_two_runs_differ():
-    assert noise_of([2.0] * 20) == pytest.approx(2.0 * NOISE_MIN)
-    wide = noise_of([1.0, 3.0] * 10)
+    assert compute_noise([2.0] * 20) == pytest.approx(2.0 * NOISE_MIN)
+    wide = compute_noise([1.0, 3.0] * 10)
     assert wide > 0.5
-    assert noise_of([1.0, 3.0] * 1000) < wide
+    assert compute_noise([1.0, 3.0] * 1000) < wide
 
 
 def test_work_is_done_in_turns_with_what_it_is_compared_to():
     done = []
-    found = against(
+    found = compare(
         "this beside that",
         lambda: done.append("this"),
         lambda: done.append("that"),
@@ -67,7 +67,7 @@ def test_work_is_done_in_turns_with_what_it_is_compared_to():
 
 
 def test_the_table_says_which_are_missed():
-    rows = bench.table_of([result(1.0), result(1.35), result(2.0)]).columns[-1]
+    rows = bench.build_table([result(1.0), result(1.35), result(2.0)]).columns[-1]
     verdicts = list(rows.cells)
     assert verdicts[0].endswith("1.3×")
     assert verdicts[1].endswith("within noise")

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks.peers import comparing, page, places
-from benchmarks.peers.__main__ import chosen
+from benchmarks.peers import comparison, databases, page
+from benchmarks.peers.__main__ import choose_peers
 from benchmarks.peers.bounds import QUICK, Bounds
-from benchmarks.peers.hands import ROOT
+from benchmarks.peers.figure_text import format_cell, format_figure, list_standings
 from benchmarks.peers.questions import Group, Question
 from benchmarks.peers.results import Cell, Results
 from benchmarks.peers.roster import BARE, ENGINES, OURS, ROSTER, SQLITE
-from benchmarks.peers.running import Runner
-from benchmarks.peers.spread import LEAST, spread_of
-from benchmarks.peers.targets import judged
-from benchmarks.peers.telling import cell_text, shown, standings
-from benchmarks.peers.works import APPEND, APPEND_LONGEST, LOAD, MESSAGE_BYTES, TASKS_ONE, WORKS
+from benchmarks.peers.runner import Runner
+from benchmarks.peers.spread import LEAST, compute_spread
+from benchmarks.peers.targets import judge_targets
+from benchmarks.peers.worker_process import ROOT
+from benchmarks.peers.workloads import APPEND, APPEND_LONGEST, LOAD, MESSAGE_BYTES, TASKS_ONE, WORKS
 
 PEERS = ROOT / "benchmarks" / "peers"
 
@@ -78,15 +78,15 @@ def test_a_figure_is_the_median_of_its_rounds_and_its_spread_reaches_beyond_them
 
 
 def test_a_spread_is_narrower_with_more_rounds_and_never_less_than_runs_differ():
-    five, ten = spread_of([1.0, 2.0] * 2 + [1.5]), spread_of([1.0, 2.0] * 5)
+    five, ten = compute_spread([1.0, 2.0] * 2 + [1.5]), compute_spread([1.0, 2.0] * 5)
     assert five.low < ten.low < 1.0
     assert five.high > ten.high > 2.0
-    steady = spread_of([2.0] * 10)
+    steady = compute_spread([2.0] * 10)
     assert (steady.low, steady.high) == pytest.approx((2 - 2 * LEAST, 2 + 2 * LEAST))
 
 
 def test_bytes_may_be_none_or_fewer():
-    spread = spread_of([0.0, 0.0, 20.0, 0.0, -10.0])
+    spread = compute_spread([0.0, 0.0, 20.0, 0.0, -10.0])
     assert (spread.low, spread.middle, spread.high) == pytest.approx((-25.0, 0.0, 35.0))
 
 
@@ -113,30 +113,30 @@ def test_results_read_back_as_they_were_written(results, tmp_path):
     ],
 )
 def test_figures_are_for_people(figure, work, text):
-    assert shown(figure, work) == text
+    assert format_figure(figure, work) == text
 
 
 def test_what_was_lost_or_refused_stands_in_the_same_cell(results):
     label = f"{SQLITE} · slow"
     cell = Cell(figures=[100.0], acknowledged=128, lost=116, refused={"StaleSessionError": 2})
     results.cells[label][TASKS_ONE.key] = cell
-    text = cell_text(results, label, TASKS_ONE)
+    text = format_cell(results, label, TASKS_ONE)
     assert text == "100/s (92/s – 108/s), **116 of 128 lost**, 2 refused (StaleSessionError)"
     cell.figures = [0.0]
-    assert cell_text(results, label, TASKS_ONE) == "– all refused (StaleSessionError)"
+    assert format_cell(results, label, TASKS_ONE) == "– all refused (StaleSessionError)"
     results.cells[label][APPEND.key] = Cell(word="not offered")
-    assert cell_text(results, label, APPEND) == "– not offered"
+    assert format_cell(results, label, APPEND) == "– not offered"
 
 
 def test_a_cell_has_the_ratio_to_the_bare_driver_and_that_has_its_times(results):
-    assert cell_text(results, f"{SQLITE} · slow", APPEND) == "6 ms · 3.00× (2.76 – 3.24)"
-    bare = cell_text(results, f"{SQLITE} · {BARE}", APPEND)
+    assert format_cell(results, f"{SQLITE} · slow", APPEND) == "6 ms · 3.00× (2.76 – 3.24)"
+    bare = format_cell(results, f"{SQLITE} · {BARE}", APPEND)
     assert bare.startswith("2 ms (315 µs – 12.7 ms)")
 
 
 def test_the_best_peer_lost_nothing_and_synced_its_files(results):
     def best():
-        return next(each for each in standings(results, SQLITE) if each.work == APPEND)
+        return next(each for each in list_standings(results, SQLITE) if each.work == APPEND)
 
     assert (best().best_name, best().ahead) == ("fast", False)
     assert best().to_best.middle == pytest.approx(4 / 3)
@@ -148,19 +148,19 @@ def test_the_best_peer_lost_nothing_and_synced_its_files(results):
 
 
 def test_a_target_is_met_or_missed_or_missed_within_the_spread(results):
-    ((target, spread),) = judged(results, SQLITE)
+    ((target, spread),) = judge_targets(results, SQLITE)
     assert target.name == "append, against the bare driver"
     assert target.verdict(spread) == "met"
-    assert target.verdict(spread_of([1.33] * 5)) == "missed, within the spread"
-    assert target.verdict(spread_of([1.5] * 5)) == "**missed**"
+    assert target.verdict(compute_spread([1.33] * 5)) == "missed, within the spread"
+    assert target.verdict(compute_spread([1.5] * 5)) == "**missed**"
 
 
 def test_an_append_to_a_long_session_is_judged_within_rounds():
     results = results_of(indelible=[1.0, 2.0, 4.0])
     results.cell(f"{SQLITE} · indelible", APPEND_LONGEST.key).figures = [1.05, 2.1, 4.2]
-    ((target, spread),) = judged(results, SQLITE)
+    ((target, spread),) = judge_targets(results, SQLITE)
     assert target.name == "append at 100,000, against 10"
-    assert spread.middle == spread_of([1.05]).middle == 1.05
+    assert spread.middle == compute_spread([1.05]).middle == 1.05
     assert spread.high < 1.14
 
 
@@ -196,7 +196,7 @@ def test_plots_are_valid_and_show_everybody(results):
 def test_two_runs_agree_where_their_spreads_meet():
     one = results_of(bare_driver=[1.0, 1.1], near=[2.0, 3.0], far=[2.0, 2.2])
     other = results_of(bare_driver=[1.1, 1.0], near=[2.4, 3.1], far=[8.0, 9.0])
-    both, apart, alone = comparing.compared(one, other)
+    both, apart, alone = comparison.compare_runs(one, other)
     assert (both, alone) == (3, [])
     assert [each.name for each in apart] == [
         f"{SQLITE} · far, append one message, at 10, × bare driver"
@@ -207,22 +207,22 @@ def test_one_figure_that_lies_apart_is_listed_and_is_enough_to_fail():
     names = {f"peer{number}": [2.0, 2.1] for number in range(30)}
     one = results_of(bare_driver=[1.0, 1.0], **names)
     console = Console(record=True, width=200, file=io.StringIO())
-    assert comparing.printed(one, one, console) == 0
+    assert comparison.print_comparison(one, one, console) == 0
     other = results_of(bare_driver=[1.0, 1.0], **names | {"peer7": [20.0, 21.0]})
-    assert comparing.printed(one, other, console) == 1
+    assert comparison.print_comparison(one, other, console) == 1
     assert "apart: SQLite · peer7, append one message, at 10" in console.export_text()
 
 
 def test_a_figure_of_one_run_alone_is_told_and_not_judged():
     one = results_of(bare_driver=[1.0, 1.0], new=[1.0, 1.0])
-    both, apart, alone = comparing.compared(one, results_of(bare_driver=[1.0, 1.0]))
+    both, apart, alone = comparison.compare_runs(one, results_of(bare_driver=[1.0, 1.0]))
     assert (both, apart) == (1, [])
     assert any(name.startswith(f"{SQLITE} · new") for name in alone)
 
 
 def test_runs_without_a_figure_in_common_do_not_agree():
     console = Console(file=io.StringIO())
-    assert comparing.printed(results_of(bare_driver=[1.0]), results_of(), console) == 1
+    assert comparison.print_comparison(results_of(bare_driver=[1.0]), results_of(), console) == 1
 
 
 def test_the_figures_of_the_page_have_five_rounds_at_least():
@@ -231,9 +231,9 @@ def test_the_figures_of_the_page_have_five_rounds_at_least():
 
 
 def test_whoever_is_asked_for_stands_beside_indelible_and_the_bare_driver():
-    names = [entry.name for entry in chosen("RedisSession")]
+    names = [entry.name for entry in choose_peers("RedisSession")]
     assert names == [BARE, *OURS, "OpenAI Agents RedisSession"]
-    assert {entry.engine for entry in chosen(None)} == set(ENGINES)
+    assert {entry.engine for entry in choose_peers(None)} == set(ENGINES)
 
 
 @pytest.mark.parametrize("entry", ROSTER, ids=lambda entry: entry.label)
@@ -260,7 +260,7 @@ def runner_of(tmp_path, steps):
     """The bare driver and indelible on SQLite, in two small rounds."""
     entries = [entry for entry in ROSTER if entry.code in {"bare:BareSqlite", "ours:Blocking"}]
     return Runner(
-        places=places.places_of(SQLITE, tmp_path / "places", appendfsync="no"),
+        places=databases.choose_databases(SQLITE, tmp_path / "places", appendfsync="no"),
         entries=[entry for entry in entries if entry.engine == SQLITE],
         bounds=replace(QUICK, calls=2, weighed=5, sizes=(100,)),
         results=results_of(),

@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from redis.crc import key_slot
 
-from benchmarks.scale import growing, simulate, writing
+from benchmarks.scale import growth_curves, page, simulate
 from benchmarks.scale.chart import chart
-from benchmarks.scale.growing import Point
-from benchmarks.scale.simulate import World, breaks_first, server_of, simulated
-from benchmarks.scale.slope import exponent, is_as
+from benchmarks.scale.growth_curves import Point
+from benchmarks.scale.simulate import World, choose_server, find_bottleneck, run_simulation
+from benchmarks.scale.slope import compute_exponent, has_exponent
 
 COSTS = {
     "append": 40.0,
@@ -31,14 +31,14 @@ def world(**more):
 @pytest.mark.parametrize("power", [0, 0.5, 1, 2])
 def test_the_exponent_of_a_power_is_that_power(power):
     sizes = (1, 10, 100, 1000)
-    assert exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
+    assert compute_exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
 
 
 def test_a_curve_may_be_flatter_than_it_should_and_not_steeper():
-    assert is_as("flat", 0.02)
-    assert not is_as("flat", 0.4)
-    assert is_as("linear", 0.4)
-    assert not is_as("linear", 1.5)
+    assert has_exponent("flat", 0.02)
+    assert not has_exponent("flat", 0.4)
+    assert has_exponent("linear", 0.4)
+    assert not has_exponent("linear", 1.5)
 
 
 def test_a_picture_is_well_formed_and_says_what_it_shows():
@@ -56,33 +56,33 @@ def committed():
 
 def test_the_committed_page_is_that_of_the_committed_figures():
     found = committed()
-    assert writing.PAGE.read_text("utf-8") == writing.text(found)
-    drawn = writing.pictures(found)
+    assert page.PAGE.read_text("utf-8") == page.text(found)
+    drawn = page.pictures(found)
     assert drawn
     for name, picture in drawn.items():
-        assert (writing.PAGE.parent / writing.PICTURES / name).read_text("utf-8") == picture
+        assert (page.PAGE.parent / page.PICTURES / name).read_text("utf-8") == picture
 
 
 def test_every_picture_and_part_says_when_of_what_how_durable_and_by_which_command():
     found = committed()
-    carried = writing.measured_text(found)
+    carried = page.format_measured(found)
     assert found["date"] in carried
     assert "make bench-scale" in carried
-    assert writing.text(found).count(carried) == 3
-    for picture in writing.pictures(found).values():
+    assert page.text(found).count(carried) == 3
+    for picture in page.pictures(found).values():
         words = " ".join(element.text or "" for element in ET.fromstring(picture).iter())
         assert carried.replace("`", "").strip() in words
 
 
 def test_what_is_kept_is_what_was_measured():
     points = [Point(1, {"append": 2e-5, "file": 10.0}), Point(3, {"append": 1e-5, "file": 30.0})]
-    grown = [(growing.ALL[0], points)]
-    assert writing.grown_of({"growth": writing.plain(grown)}) == grown
+    grown = [(growth_curves.ALL[0], points)]
+    assert page.parse_growth({"growth": page.plain(grown)}) == grown
 
 
-@pytest.mark.parametrize("growth", growing.ALL, ids=lambda growth: growth.name)
+@pytest.mark.parametrize("growth", growth_curves.ALL, ids=lambda growth: growth.name)
 def test_each_way_to_grow_sees_every_size(growth, tmp_path, monkeypatch):
-    monkeypatch.setattr(growing, "CALLS", 1)
+    monkeypatch.setattr(growth_curves, "CALLS", 1)
     points = list(growth.grow(tmp_path, (1, 3)))
     assert [point.size for point in points] == [1, 3]
     assert set(growth.shapes) <= set(points[0].seen)
@@ -92,28 +92,32 @@ def test_each_way_to_grow_sees_every_size(growth, tmp_path, monkeypatch):
 def test_a_session_lives_where_a_cluster_keeps_it():
     for number in range(100):
         slot = key_slot(b"{:user-%d}" % number)
-        assert server_of(f"user-{number}", 16384) == slot
-        assert server_of(f"user-{number}", 4) == slot // 4096
+        assert choose_server(f"user-{number}", 16384) == slot
+        assert choose_server(f"user-{number}", 4) == slot // 4096
 
 
 def test_a_simulation_comes_out_the_same_again_and_more_servers_are_less_busy():
-    three, again, twelve = simulated(world()), simulated(world()), simulated(world(servers=12))
+    three, again, twelve = (
+        run_simulation(world()),
+        run_simulation(world()),
+        run_simulation(world(servers=12)),
+    )
     assert three == again
     assert twelve.load < three.load
     assert twelve.sessions_most < three.sessions_most
 
 
 def test_one_hot_session_is_not_helped_by_more_servers():
-    hot = [simulated(world(servers=n, turns_per_s=4000, hot=0.9)).load for n in (3, 24)]
+    hot = [run_simulation(world(servers=n, turns_per_s=4000, hot=0.9)).load for n in (3, 24)]
     assert hot[0] == pytest.approx(hot[1], rel=0.2)
 
 
 def test_what_breaks_first_is_named():
-    seen = simulated(world(turns_per_s=50_000))
-    assert breaks_first(seen, memory=1e12) == "processor of the busiest"
-    idle = simulated(world(turns_per_s=10))
-    assert breaks_first(idle, memory=1e3) == "memory of the fullest"
-    assert breaks_first(idle, memory=1e12) == "nothing"
+    seen = run_simulation(world(turns_per_s=50_000))
+    assert find_bottleneck(seen, memory=1e12) == "processor of the busiest"
+    idle = run_simulation(world(turns_per_s=10))
+    assert find_bottleneck(idle, memory=1e3) == "memory of the fullest"
+    assert find_bottleneck(idle, memory=1e12) == "nothing"
 
 
 def test_a_simulation_refuses_what_makes_no_sense(capsys):

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.bounds import Bounds
-from benchmarks.peers.hands import Hand, RefusedError, TooSlowError
-from benchmarks.peers.places import Places
+from benchmarks.peers.databases import Databases
+from benchmarks.peers.figure_text import format_figure
 from benchmarks.peers.questions import LENGTHS, TASKS, WEIGHED, Asking, Group, Question
 from benchmarks.peers.results import Cell, Results, Work
 from benchmarks.peers.roster import Entry
-from benchmarks.peers.telling import shown
-from benchmarks.peers.works import (
+from benchmarks.peers.worker_process import RefusedError, TooSlowError, WorkerProcess
+from benchmarks.peers.workloads import (
     LAST_LONG,
     LAST_LONGEST,
     MESSAGE_BYTES,
@@ -41,7 +41,7 @@ NOT_THE_NEWEST = "not the newest"
 class Runner:
     """One engine with all its peers."""
 
-    places: Places
+    places: Databases
     entries: list[Entry]
     bounds: Bounds
     results: Results
@@ -104,8 +104,8 @@ class Runner:
     def _start(self) -> None:
         served, crowds = self._asking.served, self._asking.crowds
         for entry in self.entries:
-            served[entry] = Hand(entry, "serve", cwd=self.folder)
-            crowds[entry] = Hand(entry, "crowd", cwd=self.folder)
+            served[entry] = WorkerProcess(entry, "serve", cwd=self.folder)
+            crowds[entry] = WorkerProcess(entry, "crowd", cwd=self.folder)
 
         def start(entry: Entry) -> None:
             self.tell(f"starting: {entry.name}")
@@ -190,7 +190,7 @@ class Runner:
             return
         took_s = figures[-1] if work.unit == "seconds" else spent_s
         if took_s > self.bounds.slow_s:
-            self._say(entry, [work], f"{shown(figures.pop(), work)}, asked once")
+            self._say(entry, [work], f"{format_figure(figures.pop(), work)}, asked once")
 
     def _unasked(self, entry: Entry, question: Question) -> bool:
         """Whether a peer cannot be asked, and why."""

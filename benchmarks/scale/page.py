@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import shown
-from benchmarks.pages import DOCS, row, written
-from benchmarks.scale import growing
+from benchmarks.measure import format_seconds
+from benchmarks.pages import DOCS, format_row, replace_section
+from benchmarks.scale import growth_curves
 from benchmarks.scale.chart import chart
-from benchmarks.scale.growing import Growth, Point
-from benchmarks.scale.simulate import LOAD_MAX, World, breaks_first, bytes_of, simulated
-from benchmarks.scale.slope import exponent
+from benchmarks.scale.growth_curves import Growth, Point
+from benchmarks.scale.simulate import (
+    LOAD_MAX,
+    World,
+    compute_bytes,
+    find_bottleneck,
+    run_simulation,
+)
+from benchmarks.scale.slope import compute_exponent
 
 PAGE = DOCS / "scale.md"
 PICTURES = "pictures"
@@ -36,11 +42,11 @@ def plain(grown: Grown) -> dict[str, list[dict[str, float]]]:
     }
 
 
-def grown_of(found: Mapping[str, Any]) -> Grown:
+def parse_growth(found: Mapping[str, Any]) -> Grown:
     """The curves as they were kept."""
     return [
         (growth, [_point(each) for each in found["growth"][growth.name]])
-        for growth in growing.ALL
+        for growth in growth_curves.ALL
         if growth.name in found["growth"]
     ]
 
@@ -60,21 +66,21 @@ def write(found: Mapping[str, Any], docs: Path) -> None:
 def text(found: Mapping[str, Any]) -> str:
     """The page, with new figures in its parts."""
     page = PAGE.read_text("utf-8")
-    page = written(page, "growth", growth_text(grown_of(found), found))
-    page = written(page, "costs", costs_text(found["costs"], found))
-    return written(page, "simulation", simulated_text(found["costs"], found))
+    page = replace_section(page, "growth", format_growth(parse_growth(found), found))
+    page = replace_section(page, "costs", format_costs(found["costs"], found))
+    return replace_section(page, "simulation", format_simulated(found["costs"], found))
 
 
 def pictures(found: Mapping[str, Any]) -> dict[str, str]:
     """Every picture by its file's name: what calls take, and what is taken of disk and memory."""
     drawn = {}
-    for growth, points in grown_of(found):
+    for growth, points in parse_growth(found):
         names = list(points[0].seen)
         timed = [name for name in names if name not in (*BYTES, *COUNTS)]
         sizes = [point.size for point in points]
         for kind, title, which, unit in (
-            ("cost", "Cost of a call", timed, shown),
-            ("room", "Bytes", list(BYTES), size_of),
+            ("cost", "Cost of a call", timed, format_seconds),
+            ("room", "Bytes", list(BYTES), format_size),
         ):
             drawn[f"{_stem(growth)}-{kind}.svg"] = chart(
                 f"{title}: {growth.name}",
@@ -82,7 +88,7 @@ def pictures(found: Mapping[str, Any]) -> dict[str, str]:
                 {name: [point.seen[name] for point in points] for name in which},
                 counted=growth.counted,
                 shown=unit,
-                below=measured_text(found).replace("`", "").strip(),
+                below=format_measured(found).replace("`", "").strip(),
             )
     return drawn
 
@@ -91,22 +97,22 @@ def _stem(growth: Growth) -> str:
     return "scale-" + growth.name.replace(" ", "-")
 
 
-def growth_text(grown: Grown, about: Mapping[str, Any]) -> str:
+def format_growth(grown: Grown, about: Mapping[str, Any]) -> str:
     """Every curve as a row, with its exponent."""
-    parts = [measured_text(about)]
+    parts = [format_measured(about)]
     for growth, points in grown:
         stem = f"{PICTURES}/{_stem(growth)}"
         sizes = [point.size for point in points]
         rows = [
             f"**{growth.name.capitalize()}**, by {growth.counted}:\n",
-            row(["", *(f"{size:,}" for size in sizes), "exponent", "should be"]),
-            row(["---", *["---:"] * (len(sizes) + 1), "---"]),
+            format_row(["", *(f"{size:,}" for size in sizes), "exponent", "should be"]),
+            format_row(["---", *["---:"] * (len(sizes) + 1), "---"]),
         ]
         for name in points[0].seen:
             heights = [point.seen[name] for point in points]
-            cells = [shown_as(name, height) for height in heights]
-            slope = f"{exponent(sizes, heights):+.2f}"
-            rows.append(row([name, *cells, slope, growth.shapes.get(name, "linear")]))
+            cells = [format_value(name, height) for height in heights]
+            slope = f"{compute_exponent(sizes, heights):+.2f}"
+            rows.append(format_row([name, *cells, slope, growth.shapes.get(name, "linear")]))
         pictures = (
             f"\n![What a call costs, {growth.name}]({stem}-cost.svg)"
             f"\n![What it takes of disk and memory, {growth.name}]({stem}-room.svg)\n"
@@ -115,32 +121,34 @@ def growth_text(grown: Grown, about: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def costs_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any]) -> str:
+def format_costs(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any]) -> str:
     """What a server spends and keeps, and what follows for one of them."""
     engines = list(costs)
-    rows = [row(["of a server", *engines]), row(["---", *["---:"] * len(engines)])]
+    rows = [format_row(["of a server", *engines]), format_row(["---", *["---:"] * len(engines)])]
     for line in costs[engines[0]]:
         unit = "" if line.startswith("bytes") else " µs"
-        rows.append(row([line, *(f"{costs[name][line]:,.0f}{unit}" for name in engines)]))
+        rows.append(format_row([line, *(f"{costs[name][line]:,.0f}{unit}" for name in engines)]))
     for verb in ("append", "append, grouped", "last 20"):
         each = [CORES[name] * 1e6 / costs[name][verb] for name in engines]
-        rows.append(row([f"{verb}: at most, a second", *(f"{rate:,.0f}" for rate in each)]))
-    held = [MEMORY / bytes_of(dict(costs[name]), MESSAGES) for name in engines]
+        rows.append(format_row([f"{verb}: at most, a second", *(f"{rate:,.0f}" for rate in each)]))
+    held = [MEMORY / compute_bytes(dict(costs[name]), MESSAGES) for name in engines]
     rows.append(
-        row([f"sessions of {MESSAGES} messages in 16 GB", *(f"{many:,.0f}" for many in held)])
+        format_row(
+            [f"sessions of {MESSAGES} messages in 16 GB", *(f"{many:,.0f}" for many in held)]
+        )
     )
-    return "\n".join([measured_text(about), *rows, ""])
+    return "\n".join([format_measured(about), *rows, ""])
 
 
-def simulated_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any]) -> str:
+def format_simulated(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any]) -> str:
     """What numbers of servers hold, by simulation; and the same with one session that is hot."""
     rows = [
-        row(["engine", "servers", "busiest", "99 % done in", "fullest", "breaks first"]),
-        row(["---", *["---:"] * 4, "---"]),
+        format_row(["engine", "servers", "busiest", "99 % done in", "fullest", "breaks first"]),
+        format_row(["---", *["---:"] * 4, "---"]),
     ]
     for engine, hot in (("Valkey", 0.0), ("PostgreSQL", 0.0), ("Valkey", 0.2)):
         for servers in SERVERS:
-            seen = simulated(
+            seen = run_simulation(
                 World(
                     costs=dict(costs[engine]),
                     servers=servers,
@@ -152,14 +160,14 @@ def simulated_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str,
                 )
             )
             rows.append(
-                row(
+                format_row(
                     [
                         f"{engine}, one session has {hot:.0%}" if hot else engine,
                         str(servers),
                         f"{seen.load:.0%}",
                         f"{seen.wait_ms:,.1f} ms",
                         f"{seen.bytes_most / 1e9:,.1f} GB",
-                        breaks_first(seen, memory=MEMORY),
+                        find_bottleneck(seen, memory=MEMORY),
                     ]
                 )
             )
@@ -167,24 +175,24 @@ def simulated_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str,
         f"{SESSIONS:,} sessions of {MESSAGES} messages, {TURNS_PER_S:,} turns a second, servers of"
         f" 16 GB that should be at most {LOAD_MAX:.0%} busy:\n"
     )
-    return "\n".join([measured_text(about), asked, *rows, ""])
+    return "\n".join([format_measured(about), asked, *rows, ""])
 
 
-def measured_text(about: Mapping[str, Any]) -> str:
+def format_measured(about: Mapping[str, Any]) -> str:
     """When, what, how durable, and by which command."""
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     where = f"{about['machine']}; " if "machine" in about else ""
     return f"{about['date']}; {versions}; {about['durability']}; {where}`{about['command']}`.\n"
 
 
-def shown_as(name: str, height: float) -> str:
+def format_value(name: str, height: float) -> str:
     """A number with its unit."""
     if name in BYTES:
-        return size_of(height)
-    return f"{height:,.0f}" if name in COUNTS else shown(height)
+        return format_size(height)
+    return f"{height:,.0f}" if name in COUNTS else format_seconds(height)
 
 
-def size_of(size: float) -> str:
+def format_size(size: float) -> str:
     """Bytes for people."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:

@@ -32,7 +32,7 @@ UNDISTURBED = {
 }
 
 
-class Places(ABC):
+class Databases(ABC):
     """Places on one engine, its durability in words, and how many bytes a place has on disk."""
 
     durability: str
@@ -69,7 +69,7 @@ class Places(ABC):
         """End what was started."""
 
 
-class Files(Places):
+class Files(Databases):
     """SQLite files, and folders of those who keep plain files."""
 
     durability = "`synchronous=FULL`; WAL where the store chooses it; plain files are not synced"
@@ -112,7 +112,7 @@ class Files(Places):
         """Nothing runs."""
 
 
-class OnRedis(Places):
+class OnRedis(Databases):
     """Numbered databases of one Valkey."""
 
     def __init__(self, folder: Path, *, appendfsync: str) -> None:
@@ -144,7 +144,7 @@ class OnRedis(Places):
         self._server.kill()
 
 
-class OnPostgres(Places):
+class OnPostgres(Databases):
     """Databases of one PostgreSQL."""
 
     durability = "`synchronous_commit=on`, `fsync=on`"
@@ -186,7 +186,7 @@ def _database(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def places_of(engine: str, folder: Path, *, appendfsync: str) -> Places:
+def choose_databases(engine: str, folder: Path, *, appendfsync: str) -> Databases:
     """The places of an engine, in a folder that may be thrown away; to be started."""
     folder.mkdir()
     if engine == SQLITE:

@@ -41,7 +41,7 @@ class Growth:
     grow: Callable[[Path, tuple[int, ...]], Iterator[Point]]
 
 
-def one_session(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
+def grow_one_session(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
     """One session that gets longer."""
     path = folder / "one-session.db"
     batch = [ChatMessage(role="user", content=TEXT)] * 1000
@@ -54,7 +54,7 @@ def one_session(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
             yield Point(size, {**_verbs(store, "s"), **_room(path)})
 
 
-def many_sessions(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
+def grow_many_sessions(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
     """More and more sessions of 20 messages each."""
     path = folder / "many-sessions.db"
     draw = random.Random(20)
@@ -84,7 +84,7 @@ def _anyones(store: indelible.MemoryStore, known: int, draw: random.Random) -> d
     }
 
 
-def many_snapshots(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
+def grow_snapshots(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
     """A session of 10,000 messages with more and more snapshots."""
     path = folder / "many-snapshots.db"
     with indelible.open(path, durability="process") as store:
@@ -103,7 +103,7 @@ def many_snapshots(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
             yield Point(size, {**seen, **_room(path)})
 
 
-def many_rollbacks(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
+def grow_rollbacks(folder: Path, sizes: tuple[int, ...]) -> Iterator[Point]:
     """A session in which each answer fails twice: what it shows lies in more and more pieces."""
     path = folder / "many-rollbacks.db"
     with indelible.open(path, durability="process") as store:
@@ -168,7 +168,7 @@ ALL: tuple[Growth, ...] = (
         counted="messages",
         sizes=(1_000, 10_000, 100_000, 250_000, 500_000, 1_000_000),
         shapes=_VERBS,
-        grow=one_session,
+        grow=grow_one_session,
     ),
     Growth(
         name="sessions of 20",
@@ -181,14 +181,14 @@ ALL: tuple[Growth, ...] = (
             "list 100": "flat",
             "memory": "flat",
         },
-        grow=many_sessions,
+        grow=grow_many_sessions,
     ),
     Growth(
         name="snapshots of a session",
         counted="snapshots",
         sizes=THOUSANDS,
         shapes=_VERBS,
-        grow=many_snapshots,
+        grow=grow_snapshots,
     ),
     Growth(
         name="rollbacks of a session",
@@ -196,6 +196,6 @@ ALL: tuple[Growth, ...] = (
         sizes=THOUSANDS,
         # A view is read and written as a whole, piece by piece.
         shapes={"append": "flat", "memory": "flat"},
-        grow=many_rollbacks,
+        grow=grow_rollbacks,
     ),
 )

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.peer import Message, Peer, done
+from benchmarks.peers.peer import Message, Peer, await_result
 
 PROCESSES = 8
 # A child that is not back by then is killed; what it would have said is not known.
@@ -30,7 +30,7 @@ LOOK_AGAIN_S = 0.002
 Texts = Callable[[str], Iterator[Message]]
 
 
-class Crowd:
+class WorkerGroup:
     """What is measured with several processes: each method is an order."""
 
     def __init__(self, peer: type[Peer], texts: Texts) -> None:
@@ -43,9 +43,9 @@ class Crowd:
         """Import what a first use imports, as a child tells: what follows is not about imports."""
 
         async def work(peer: Peer) -> list[str]:
-            await done(peer.open(place))
-            await done(peer.append("warm", [next(self._texts("w"))]))
-            await done(peer.last("warm", 1))
+            await await_result(peer.open(place))
+            await await_result(peer.append("warm", [next(self._texts("w"))]))
+            await await_result(peer.last("warm", 1))
             return sorted(sys.modules)
 
         for name in self._child(work):
@@ -58,8 +58,8 @@ class Crowd:
 
         async def work(peer: Peer) -> float:
             started = time.perf_counter()
-            await done(peer.open(place))
-            await done(peer.append("first", [next(self._texts("f"))]))
+            await await_result(peer.open(place))
+            await await_result(peer.append("first", [next(self._texts("f"))]))
             return time.perf_counter() - started
 
         return float(self._child(work))
@@ -74,7 +74,7 @@ class Crowd:
         def work_of(number: int) -> Callable[[Peer, Any], Coroutine[Any, Any, Any]]:
             async def work(peer: Peer, ready: Any) -> Any:
                 session = sessions[number]
-                await done(peer.open(place))
+                await await_result(peer.open(place))
                 ready.wait(HUNG_S)
                 return await self._append(peer, session, f"{prefix}p{number}", each, limit_s)
 
@@ -93,11 +93,11 @@ class Crowd:
             kept[answer["session"]].update(answer["kept"])
 
         async def look(peer: Peer) -> int:
-            await done(peer.open(place))
+            await await_result(peer.open(place))
             lost = 0
             for session, texts in kept.items():
                 if texts:
-                    lost += len(texts - set(await done(peer.load(session))))
+                    lost += len(texts - set(await await_result(peer.load(session))))
             return lost
 
         return {
@@ -112,10 +112,10 @@ class Crowd:
         notes = Path(f"{next(self._prefixes)}-{os.getpid()}.acknowledged").absolute()
 
         async def work(peer: Peer, _ready: Any) -> None:
-            await done(peer.open(place))
+            await await_result(peer.open(place))
             with notes.open("w", buffering=1) as file:
                 for message in self._texts("k"):
-                    await done(peer.append("killed", [message]))
+                    await await_result(peer.append("killed", [message]))
                     file.write(message.text + "\n")
 
         child = self._fork.Process(target=self._run, args=(work, None, None))
@@ -131,10 +131,10 @@ class Crowd:
 
         async def look(peer: Peer) -> Any:
             started = time.perf_counter()
-            await done(peer.open(place))
-            await done(peer.last("killed", 20))
+            await await_result(peer.open(place))
+            await await_result(peer.last("killed", 20))
             seconds = time.perf_counter() - started
-            return seconds, len(acknowledged - set(await done(peer.load("killed"))))
+            return seconds, len(acknowledged - set(await await_result(peer.load("killed"))))
 
         seconds, lost = self._child(look)
         return {"seconds": seconds, "kept": len(acknowledged), "lost": lost, "errors": {}}
@@ -148,7 +148,7 @@ class Crowd:
             if time.monotonic() > began + limit_s:
                 break
             try:
-                await done(peer.append(session, [message]))
+                await await_result(peer.append(session, [message]))
             except Exception as error:  # noqa: BLE001 (whatever a peer raises is counted)
                 errors[type(error).__name__] += 1
             else:
@@ -206,9 +206,9 @@ class Crowd:
 
 
 async def _made(peer: Peer, place: str, sessions: set[str]) -> None:
-    await done(peer.open(place))
+    await await_result(peer.open(place))
     for session in sessions:
-        await done(peer.append(session, [Message("user", "made")]))
+        await await_result(peer.append(session, [Message("user", "made")]))
 
 
 def _lines(path: Path) -> int:

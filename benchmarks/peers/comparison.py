@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from benchmarks.peers.figure_text import format_ratio, list_spreads
 from benchmarks.peers.results import Results
 from benchmarks.peers.spread import Spread
-from benchmarks.peers.targets import target_spreads
-from benchmarks.peers.telling import spreads, times
+from benchmarks.peers.targets import list_target_spreads
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Apart:
+class Disagreement:
     """A figure of two runs whose spreads do not meet."""
 
     name: str
@@ -22,7 +22,7 @@ class Apart:
     other: Spread
 
 
-def compared(one: Results, other: Results) -> tuple[int, list[Apart], list[str]]:
+def compare_runs(one: Results, other: Results) -> tuple[int, list[Disagreement], list[str]]:
     """How many figures both print with a spread, those apart, and those that one has alone.
 
     Engines that were measured in one of the runs only are not looked at.
@@ -31,7 +31,7 @@ def compared(one: Results, other: Results) -> tuple[int, list[Apart], list[str]]
     first, second = (_printed(run, engines) for run in (one, other))
     both = first.keys() & second.keys()
     apart = [
-        Apart(name=name, one=first[name], other=second[name])
+        Disagreement(name=name, one=first[name], other=second[name])
         for name in sorted(both)
         if not first[name].meets(second[name])
     ]
@@ -39,13 +39,13 @@ def compared(one: Results, other: Results) -> tuple[int, list[Apart], list[str]]
 
 
 def _printed(run: Results, engines: Collection[str]) -> dict[str, Spread]:
-    every = [*spreads(run), *target_spreads(run)]
+    every = [*list_spreads(run), *list_target_spreads(run)]
     return {name: spread for name, spread in every if name.startswith(tuple(engines))}
 
 
-def printed(one: Results, other: Results, console: Console) -> int:
+def print_comparison(one: Results, other: Results, console: Console) -> int:
     """Say it; 1 if a figure lies apart, or if there was nothing to compare."""
-    both, apart, alone = compared(one, other)
+    both, apart, alone = compare_runs(one, other)
     for name in alone:
         console.print(f"in one run only: {name}")
     for each in apart:
@@ -58,4 +58,6 @@ def printed(one: Results, other: Results, console: Console) -> int:
 
 
 def _text(spread: Spread) -> str:
-    return f"{times(spread.middle)} ({times(spread.low)} – {times(spread.high)})"
+    return (
+        f"{format_ratio(spread.middle)} ({format_ratio(spread.low)} – {format_ratio(spread.high)})"
+    )

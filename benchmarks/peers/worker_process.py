@@ -29,7 +29,7 @@ class TooSlowError(Exception):
     """The worker did not answer within the bound, and was killed."""
 
 
-class Hand:
+class WorkerProcess:
     """One worker, started when it is first asked and again after it was killed."""
 
     def __init__(self, entry: Entry, role: Literal["serve", "crowd"], *, cwd: Path) -> None:

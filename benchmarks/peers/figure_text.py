@@ -11,11 +11,11 @@ from rich.table import Table
 
 from benchmarks.peers.results import Cell, Results, Work
 from benchmarks.peers.roster import BARE, ENGINES, OURS
-from benchmarks.peers.spread import Spread, spread_of
-from benchmarks.peers.works import WORKS
+from benchmarks.peers.spread import Spread, compute_spread
+from benchmarks.peers.workloads import WORKS
 
 
-def shown(figure: float, work: Work) -> str:
+def format_figure(figure: float, work: Work) -> str:
     """A figure for people."""
     if work.unit == "per second":
         return f"{figure:,.0f}/s"
@@ -27,22 +27,22 @@ def shown(figure: float, work: Work) -> str:
     return f"{figure * 1e6:.0f} µs"
 
 
-def times(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """A ratio for people."""
     if ratio < 0.1:
         return f"{ratio:.2g}"
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
 
 
-def to_bare(results: Results, label: str, work: Work) -> Spread | None:
+def compare_with_bare(results: Results, label: str, work: Work) -> Spread | None:
     """A peer's figures through the bare driver's; bytes are counted, and stand for themselves."""
     bare = f"{label.partition(' · ')[0]} · {BARE}"
     if label == bare or work.unit == "bytes":
         return None
-    return spread_of(results.ratios(label, work.key, to=bare))
+    return compute_spread(results.ratios(label, work.key, to=bare))
 
 
-def cell_text(results: Results, label: str, work: Work) -> str:
+def format_cell(results: Results, label: str, work: Work) -> str:
     """The figure with its spread, and what was lost or refused on the way; or the word instead."""
     cell = results.cells.get(label, {}).get(work.key, Cell())
     if not any(cell.figures):
@@ -51,11 +51,14 @@ def cell_text(results: Results, label: str, work: Work) -> str:
         if not cell.figures:
             return f"– {cell.word}" if cell.word else ""
     assert cell.median is not None
-    text = shown(cell.median, work)
-    if (ratio := to_bare(results, label, work)) is not None:
-        text += f" · {times(ratio.middle)}× ({times(ratio.low)} – {times(ratio.high)})"
+    text = format_figure(cell.median, work)
+    if (ratio := compare_with_bare(results, label, work)) is not None:
+        low, high = format_ratio(ratio.low), format_ratio(ratio.high)
+        text += f" · {format_ratio(ratio.middle)}× ({low} – {high})"
     elif cell.spread:
-        text += f" ({shown(cell.spread.low, work)} – {shown(cell.spread.high, work)})"
+        text += (
+            f" ({format_figure(cell.spread.low, work)} – {format_figure(cell.spread.high, work)})"
+        )
     if cell.lost:
         text += f", **{cell.lost:,} of {cell.acknowledged:,} lost**"
     if cell.refused:
@@ -96,8 +99,9 @@ class Standing:
 
     def _text(self, ratio: Spread | None, other: float | None) -> str:
         if ratio is not None:
-            return f"{times(ratio.middle)} ({times(ratio.low)} – {times(ratio.high)})"
-        return times(self.ours / other) if other is not None and other > 0 else ""
+            low, high = format_ratio(ratio.low), format_ratio(ratio.high)
+            return f"{format_ratio(ratio.middle)} ({low} – {high})"
+        return format_ratio(self.ours / other) if other is not None and other > 0 else ""
 
     @property
     def ahead(self) -> bool | None:
@@ -108,7 +112,7 @@ class Standing:
         return ratio >= 1 if self.work.more_is_better else ratio <= 1
 
 
-def standings(results: Results, engine: str) -> list[Standing]:
+def list_standings(results: Results, engine: str) -> list[Standing]:
     """Every work that indelible did on an engine, with the better of its two shells."""
     found = []
     for work in WORKS.values():
@@ -130,8 +134,10 @@ def standings(results: Results, engine: str) -> list[Standing]:
                 ours_label=ours,
                 best=results.cell(best, work.key).median if best else None,
                 best_name=results.peers[best]["name"] if best else "",
-                to_bare=to_bare(results, ours, work),
-                to_best=spread_of(results.ratios(ours, work.key, to=best or "")) if timed else None,
+                to_bare=compare_with_bare(results, ours, work),
+                to_best=compute_spread(results.ratios(ours, work.key, to=best or ""))
+                if timed
+                else None,
             )
         )
     return found
@@ -150,22 +156,22 @@ def _best(results: Results, labels: list[str], work: Work) -> str | None:
     return choose(figures, key=lambda label: figures[label])
 
 
-def spreads(results: Results) -> Iterator[tuple[str, Spread]]:
+def list_spreads(results: Results) -> Iterator[tuple[str, Spread]]:
     """Everything that is printed with a spread, and what it is."""
     for label, cells in results.cells.items():
         for key, cell in cells.items():
             work = WORKS[key]
-            if ratio := to_bare(results, label, work):
+            if ratio := compare_with_bare(results, label, work):
                 yield f"{label}, {work.title}, × bare driver", ratio
             elif cell.spread:
                 yield f"{label}, {work.title}", cell.spread
     for engine in results.engines:
-        for each in standings(results, engine):
+        for each in list_standings(results, engine):
             if each.to_best:
                 yield f"{engine}, {each.work.title}, indelible × best peer", each.to_best
 
 
-def printed(results: Results, console: Console) -> None:
+def print_results(results: Results, console: Console) -> None:
     """The ratios, in a table for each engine."""
     for engine in (each for each in ENGINES if each in results.engines):
         told = results.engines[engine]
@@ -173,13 +179,13 @@ def printed(results: Results, console: Console) -> None:
         table = Table(title=f"{told['version']} · {durability} · {told['rounds']} rounds")
         for heading in ("", "bare", "indelible", "× bare", "best peer", "", "× best peer"):
             table.add_column(heading, justify="left" if heading == "" else "right")
-        for each in standings(results, engine):
+        for each in list_standings(results, engine):
             table.add_row(
                 each.work.title.replace("`", ""),
-                shown(each.bare, each.work) if each.bare is not None else "",
-                shown(each.ours, each.work),
+                format_figure(each.bare, each.work) if each.bare is not None else "",
+                format_figure(each.ours, each.work),
                 each.bare_text,
-                shown(each.best, each.work) if each.best is not None else "–",
+                format_figure(each.best, each.work) if each.best is not None else "–",
                 each.best_name,
                 each.best_text,
                 style="red" if each.ahead is False else None,
