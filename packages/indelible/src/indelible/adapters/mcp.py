@@ -84,11 +84,9 @@ def build_server(
     """Build a server whose tools work on one session of a store, or on all with `any_session`."""
     options: dict[str, Any] = {"instructions": INSTRUCTIONS, "log_level": "ERROR"}
     if "version" in inspect.signature(MCPServer).parameters:
-        server = MCPServer("indelible", version=__version__, **options)
-    else:
-        # Before 2.0, only the inner server has a version.
-        server = MCPServer("indelible", **options)
-        server._mcp_server.version = __version__  # type: ignore[attr-defined]  # noqa: SLF001
+        # Servers before 2.0 report the version of the package mcp.
+        options["version"] = __version__
+    server = MCPServer("indelible", **options)
     for tool in Tools(store, session, any_session=any_session).list_tools():
         server.tool()(_report_errors(tool))
     return server

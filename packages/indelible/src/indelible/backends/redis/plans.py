@@ -10,7 +10,7 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     read,
     risks,
     sessions,
-    staging,
+    stages,
     views,
 )
 from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext

@@ -1,4 +1,4 @@
-"""Staging: a life that is written out of sight and shown at once."""
+"""Stages: lives that are written out of sight and shown at once."""
 
 from __future__ import annotations
 
