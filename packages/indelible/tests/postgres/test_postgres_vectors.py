@@ -17,7 +17,7 @@ from indelible.backends.postgres.entries import pack_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
 from indelible.core.embedding import to_embedder
 from indelible.core.settings import Settings
-from indelible.core.similarity import compute_cosine
+from indelible.core.similarity import compute_cosine, scale_to_unit
 from tests.support import postgres_server
 from tests.support.wait import wait_until
 
@@ -141,7 +141,7 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
             (distance,) = connection.execute(ask, (pack_vector(one), pack_vector(two))).fetchone()
             assert 2 * abs(
-                1 - distance - compute_cosine(one, two)
+                1 - distance - compute_cosine(scale_to_unit(one), two)
             ) < postgres_search.compute_margin(dimension)
 
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import mul
+from typing import Final
+
+# Squares of numbers of this size are exact enough, and do not overflow.
+_LENGTH_MIN: Final = 1e-100
+_LENGTH_MAX: Final = 1e100
 
 
-def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """Compute the cosine similarity; it is 0 for a vector of zeros."""
-    return math.fsum(map(mul, scale_to_unit(a), scale_to_unit(b)))
+def compute_cosine(unit: Sequence[float], other: Sequence[float]) -> float:
+    """Compute the cosine similarity of a vector of length 1 and another; 0 if that is all zeros."""
+    length = math.sqrt(sum(map(mul, other, other)))
+    if _LENGTH_MIN < length < _LENGTH_MAX:
+        return sum(map(mul, unit, other)) / length
+    return sum(map(mul, unit, scale_to_unit(other)))
 
 
 def scale_to_unit(vector: Sequence[float]) -> list[float]:

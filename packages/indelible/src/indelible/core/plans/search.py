@@ -32,7 +32,7 @@ from indelible.core.plans.verification import list_all_sessions
 from indelible.core.plans.view_changes import read_snapshots
 from indelible.core.ranking import Document, Ranked, Statistics
 from indelible.core.settings import check_session_id
-from indelible.core.similarity import compute_cosine
+from indelible.core.similarity import compute_cosine, scale_to_unit
 from indelible.errors import ConflictError, LimitError, UsageError
 from indelible.model import (
     ChatMessage,
@@ -169,6 +169,8 @@ class Found:
 
 def search(request: Request) -> Plan[list[Hit]]:
     """Find the entries that fit a query best."""
+    if request.vector is not None:
+        request = request._replace(vector=tuple(scale_to_unit(request.vector)))
     limit = max(SEARCH_MATCHES, 2 * (request.offset + request.k))
     attempts = 0
     while True:
@@ -400,11 +402,11 @@ def _build_document(
     )
 
 
-def _compare(vector: Vector, embedder: str, value: Summary | StoredMemory) -> float | None:
+def _compare(unit: Vector, embedder: str, value: Summary | StoredMemory) -> float | None:
     """Return the similarity to a vector; None if the two cannot be compared."""
-    if value.vector is None or value.embedder != embedder or len(value.vector) != len(vector):
+    if value.vector is None or value.embedder != embedder or len(value.vector) != len(unit):
         return None
-    return compute_cosine(vector, value.vector)
+    return compute_cosine(unit, value.vector)
 
 
 def _build_fields(session: str, entry: Entry) -> dict[str, object]:
@@ -507,10 +509,11 @@ def search_summaries(
 
 def _rank(shown: list[StoredSummary], vector: Sequence[float], name: str) -> list[SummaryMatch]:
     """Rank the comparable summaries by similarity, then by position."""
+    unit = scale_to_unit(vector)
     matches = [
         SummaryMatch(
             position=stored.position,
-            score=compute_cosine(vector, stored.summary.vector),
+            score=compute_cosine(unit, stored.summary.vector),
             summary=stored.summary,
         )
         for stored in shown
