@@ -53,7 +53,7 @@ def test_what_is_acknowledged_is_on_the_replica(pair):
 
 def test_a_replica_that_does_not_answer_is_an_unknown_outcome_and_a_retry_lands_once(pair):
     primary, replica = pair
-    opened = insist(lambda: indelible.open(primary.url, durability="replicated", timeout_s=0.5))
+    opened = insist(lambda: indelible.open(primary.url, durability="replicated", timeout_s=2.0))
     with opened as store:
         insist(lambda: store.add_message("s", "user", "one", key="one"))
         replica.freeze()
