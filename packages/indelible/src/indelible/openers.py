@@ -103,6 +103,13 @@ class Opening:
         self._settings = settings
         self._store: AsyncMemoryStore | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        """Refuse to be used as a store."""
+        raise AttributeError(
+            f"open_async was not awaited, so there is no {name!r}: write `store = await"
+            " indelible.open_async(…)`, or `async with indelible.open_async(…) as store:`"
+        )
+
     async def _open(self) -> AsyncMemoryStore:
         return AsyncMemoryStore(await connect_async(self._options), self._settings)
 

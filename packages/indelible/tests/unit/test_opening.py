@@ -146,3 +146,8 @@ def test_an_engine_whose_extra_is_missing_says_what_to_install(monkeypatch):
     assert PASSWORD not in str(caught.value)
     with pytest.raises(UnsupportedError, match=r"indelible.*\[postgres\]"):
         indelible.open("postgresql://localhost")
+
+
+def test_a_store_that_was_not_awaited_says_so():
+    with pytest.raises(AttributeError, match=r"not awaited, so there is no 'add_message'"):
+        indelible.open_async("memory:").add_message("s", "user", "hi")
