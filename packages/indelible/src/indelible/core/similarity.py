@@ -15,9 +15,10 @@ _LENGTH_MAX: Final = 1e100
 def compute_cosine(unit: Sequence[float], other: Sequence[float]) -> float:
     """Compute the cosine similarity of a vector of length 1 and another; 0 if that is all zeros."""
     length = math.sqrt(sum(map(mul, other, other)))
-    if _LENGTH_MIN < length < _LENGTH_MAX:
-        return sum(map(mul, unit, other)) / length
-    return sum(map(mul, unit, scale_to_unit(other)))
+    if not _LENGTH_MIN < length < _LENGTH_MAX:
+        other, length = scale_to_unit(other), 1.0
+    cosine: float = sum(map(mul, unit, other)) / length
+    return cosine
 
 
 def scale_to_unit(vector: Sequence[float]) -> list[float]:
