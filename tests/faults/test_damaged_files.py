@@ -3,7 +3,7 @@
 import pytest
 from bad_disks import TIMES, expect_pass, ours, result_of
 
-from memory_contract.cases.damage import check_damage
+from memory_contract.cases.damage import DamagedFiles
 
 FLIPS = 250
 
@@ -14,7 +14,7 @@ def test_whatever_bit_is_turned_over_indelible_shows_nothing_wrong(tmp_path, see
     result = result_of(
         ours(tmp_path),
         "damaged_file_is_loud",
-        lambda room: looked_at.append(check_damage(room, FLIPS)),
+        lambda room: looked_at.append(DamagedFiles(room, FLIPS).run()),
         seed=seed,
     )
     expect_pass(result)

@@ -4,7 +4,7 @@ import pytest
 from bad_disks import TIMES, expect_pass, ours, result_of
 from gives_up import GivesUp
 
-from memory_contract.cases.disk_errors import fail_everywhere, fail_in_recovery
+from memory_contract.cases.disk_errors import DiskErrors, RecoveryErrors
 from memory_contract.faults.vfs.disk import ERRORS
 from memory_contract.goldfish.registry import adapter_of
 
@@ -22,7 +22,7 @@ def test_indelible_gets_over_every_failure_of_its_disk_with_the_same_handle(tmp_
     result = result_of(
         ours(tmp_path),
         case,
-        lambda room: failures.append(fail_everywhere(room, kinds, full=full, most=ALL, both=True)),
+        lambda room: failures.append(DiskErrors(room, kinds, full=full, most=ALL, both=True).run()),
     )
     expect_pass(result)
     assert failures[0] > least, "the disk no longer fails where it should"
@@ -34,9 +34,7 @@ def test_indelible_comes_back_from_a_kill_on_a_disk_that_fails(tmp_path):
     result = result_of(
         ours(tmp_path),
         "io_error_in_recovery",
-        lambda room: failures.append(
-            fail_in_recovery(room, kills=TIMES, most=12, within_s=600.0, both=True)
-        ),
+        lambda room: failures.append(RecoveryErrors(room, kills=TIMES, most=12, both=True).run()),
     )
     expect_pass(result)
     assert failures[0] > 30, "the disk no longer fails where it should"
@@ -52,7 +50,7 @@ def test_a_handle_that_is_lost_and_says_so_is_reported_and_not_accused():
     result = result_of(
         adapter_of(GivesUp, "gives_up"),
         "io_error_loop",
-        lambda room: fail_everywhere(room, ("read",), full=False, most=1),
+        lambda room: DiskErrors(room, ("read",), full=False, most=1).run(),
     )
     assert result.verdict == "PASS", result.reason
     assert any("the same handle could not be used" in note for note in result.notes)

@@ -1,11 +1,9 @@
 """Whoever writes is killed at a step to its files, at every one there is."""
 
-import math
-
 import pytest
 from bad_disks import expect_pass, ours, result_of
 
-from memory_contract.cases.crashes import kill_everywhere
+from memory_contract.cases.crashes import Kills
 from memory_contract.cases.workload import NEEDS
 from memory_contract.goldfish import RIGHT
 
@@ -21,7 +19,7 @@ def test_indelible_survives_a_kill_at_every_step_of_every_operation(tmp_path, ve
     result = result_of(
         ours(tmp_path),
         "kill_at_every_step",
-        lambda room: kills.append(kill_everywhere(room, verbs, ALL, 0, within_s=math.inf)),
+        lambda room: kills.append(Kills(room, verbs, ALL, 0).run()),
     )
     expect_pass(result)
     assert kills[0] == len(result.faults) > least
@@ -32,7 +30,7 @@ def test_indelible_survives_a_kill_at_every_step_of_its_first_opening(tmp_path):
     result = result_of(
         ours(tmp_path),
         "kill_at_every_step",
-        lambda room: kill_everywhere(room, ["append"], 1, ALL, within_s=math.inf),
+        lambda room: Kills(room, ["append"], 1, ALL).run(),
     )
     expect_pass(result)
     at_first = [fault for fault in result.faults if fault.name == "kill -9 while it opens"]

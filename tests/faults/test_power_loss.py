@@ -1,12 +1,10 @@
 """The power goes at any moment, and what was acknowledged is there when it comes back."""
 
-import math
-
 import pytest
 from bad_disks import TIMES, expect_pass, opened_at_process, ours, result_of
 from correct_on_disk import WalNormal
 
-from memory_contract.cases.crashes import cut_power
+from memory_contract.cases.crashes import PowerCuts
 from memory_contract.goldfish.files import UnsyncedFolder, WalFull
 from memory_contract.goldfish.registry import RIGHT, adapter_of
 
@@ -21,7 +19,7 @@ def cut(adapter, power_cuts, *, seed=1):
     result = result_of(
         adapter,
         "power_loss",
-        lambda room: looked_at.append(cut_power(room, power_cuts, within_s=math.inf)),
+        lambda room: looked_at.append(PowerCuts(room, power_cuts).run()),
         seed=seed,
     )
     return result, sum(looked_at)

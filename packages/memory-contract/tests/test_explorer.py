@@ -14,6 +14,7 @@ from memory_contract import Adapter
 from memory_contract.calls import Call, Program
 from memory_contract.cases.case import Case
 from memory_contract.ddmin import minimize
+from memory_contract.entries import EntryIds
 from memory_contract.explorer import (
     ScheduleError,
     Switch,
@@ -193,7 +194,7 @@ def four_writers(context):
     sessions = [context.new_session(), context.new_session()]
     programs = []
     for worker in ("w0", "w1", "w2", "w3"):
-        ids, calls = context.new_ids(worker), []
+        ids, calls = EntryIds(worker), []
         for _ in range(16):
             session = context.random.choice(sessions)
             calls.append(Call(op="append", session=session, ids=ids.draw()))

@@ -36,6 +36,7 @@ Capability = Literal[
     "filter",
     "retract",
     "item_ttl",
+    "forget",
     "embedder",
 ]
 CAPABILITIES: Final[dict[Capability, str]] = {
@@ -60,6 +61,7 @@ CAPABILITIES: Final[dict[Capability, str]] = {
     "filter": "search only what has certain fields",
     "retract": "take what was put under an id away",
     "item_ttl": "what is put says how long it lives",
+    "forget": "erase a session with everything that was derived from it",
     "embedder": "search uses an embedder, which can be made to fail",
 }
 # Who sees what was written through one handle: only that handle, every handle of the process on
@@ -109,7 +111,7 @@ class Handle(Protocol):
     # snapshot(session) -> id, rollback(session, id), fork(session, target), undo(session),
     # version(session) for `expected`, sessions() for `list`; page(session, limit, cursor=None) ->
     # (messages, next cursor or None) for `pages`; export(session) -> text and import_session(text)
-    # for `export`; close() where there is something to.
+    # for `export`; forget(session); close() where there is something to.
     # For `search`: put_item(session, id, text, fields=None, ttl_s=None), search(session, query,
     # limit, where=None) -> a list of {"id": ..., "text": ...}, the best first, get_item(session,
     # id) -> text or None; retract(session, id); fail_embedder(fails) for `embedder`.

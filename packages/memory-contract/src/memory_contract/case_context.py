@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from memory_contract.adapter import Adapter, Flavour, Message, Refused
 from memory_contract.calls import Call, Log, Program, ask, failed, succeeded
-from memory_contract.entries import EntryIds
+from memory_contract.entries import EntryIds, ids_of
 from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
 from memory_contract.history import Fault, Ids, Operation
@@ -31,7 +31,10 @@ from memory_contract.workers.tasks import Suspensions
 T = TypeVar("T")
 
 
-class CaseFailed(Exception):  # noqa: N818 -- names what happened
+# How cases end. None is an `Exception`: cases that let a store raise catch those.
+
+
+class CaseFailed(BaseException):
     """The store broke a promise that the case holds it to."""
 
     def __init__(self, failure: Failure) -> None:
@@ -39,7 +42,7 @@ class CaseFailed(Exception):  # noqa: N818 -- names what happened
         self.failure = failure
 
 
-class Inconclusive(Exception):  # noqa: N818 -- names what happened
+class Inconclusive(BaseException):
     """The case ends without a verdict on the store; the message is the reason."""
 
     verdict: ClassVar[CaseVerdict]
@@ -101,9 +104,9 @@ class Client:
         self.name = name
         self.handle = handle
         self.context = context
+        self.is_open = True
         self._settle = settle
         self._close = close
-        self._ids = EntryIds(name)
 
     def append(
         self,
@@ -136,7 +139,13 @@ class Client:
 
     def draw(self, count: int = 1) -> Ids:
         """Ids of new entries (of `count` turns, where a store takes only turns)."""
-        return self._ids.draw(count, pairs=self.context.adapter.pairs)
+        return self.context.draw_ids(self.name, count)
+
+    @property
+    def worker(self) -> Worker:
+        """The process that the handle is in."""
+        worker: Worker = self.handle.worker
+        return worker
 
     def read(self, session: str, *, limit: int | None = None) -> Ids:
         """The ids that the session shows."""
@@ -178,28 +187,21 @@ class Client:
         """Take the last change back."""
         self.make(Call(op="undo", session=session))
 
-    def make(self, call: Call) -> Operation:
-        """Make one call and record it."""
-        began = time.monotonic_ns()
-        try:
-            answer = self._settle(ask(self.handle, call, self.context.names))
-        except BaseException as error:
-            self.context.record(failed(self.name, call, began, error), error)
-            raise
-        names = self.context.names
-        return self.context.record(succeeded(self.name, call, began, answer, names))
-
-    def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
-        """Make one call of which an error is an answer as well: its record says what came of it.
-
-        `around` is put around what is to be awaited.
-        """
+    def make(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
+        """Make one call and record it; `around` is put around what is to be awaited."""
         context, began = self.context, time.monotonic_ns()
         try:
             answer = self._settle(around(ask(self.handle, call, context.names)))
-        except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            return context.record(failed(self.name, call, began, error), error)
+        except BaseException as error:
+            context.record(failed(self.name, call, began, error), error)
+            raise
         return context.record(succeeded(self.name, call, began, answer, context.names))
+
+    def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
+        """Make one call of which an error is an answer as well: its record says what came of it."""
+        with suppress(Exception):
+            self.make(call, around)
+        return self.context.history[-1]
 
     # Not recorded: for contents that carry no id.
 
@@ -216,11 +218,16 @@ class Client:
         try:
             return self._settle(getattr(self.handle, method)(*arguments, **options))
         except BaseException as error:
-            self.context.record_store_error(error)
+            self.context.raised.append(error)
             raise
+
+    def look(self, session: str) -> Ids:
+        """The ids that the session shows, by a read that is not recorded."""
+        return ids_of(self.get(session))
 
     def close(self) -> None:
         """Close the handle; again does nothing."""
+        self.is_open = False
         close, self._close = self._close, lambda: None
         close()
 
@@ -259,6 +266,7 @@ class CaseContext:
         self._loop: Loop | None = None
         self._clients: list[Client] = []
         self._counters: dict[str, int] = {}
+        self._entry_ids: dict[str, EntryIds] = {}
         self._held = ExitStack()
 
     # Names
@@ -274,6 +282,15 @@ class CaseContext:
         self.sessions.add(name)
         return name
 
+    def draw_ids(self, worker: str, count: int = 1) -> Ids:
+        """Ids of new entries (of `count` turns, where a store takes only turns)."""
+        source = self._entry_ids.setdefault(worker, EntryIds(worker))
+        return source.draw(count, pairs=self.adapter.pairs)
+
+    def claims(self, *capabilities: str) -> bool:
+        """Whether the store claims all of these."""
+        return self.adapter.claims(capabilities)
+
     # Callers
 
     @property
@@ -283,6 +300,11 @@ class CaseContext:
             return "async"
         return "blocking" if self.mode in ("blocking", "threads") else self.flavours[0]
 
+    @property
+    def clients(self) -> list[Client]:
+        """The callers whose handles are open."""
+        return [client for client in self._clients if client.is_open]
+
     def open(self, workspace: Path | None = None, *, server: str | None = None) -> Client:
         """Open a handle in this process; `server` replaces that of the adapter."""
         loop = self._our_loop() if self.flavour == "async" else None
@@ -291,10 +313,16 @@ class CaseContext:
         return self._new_client(handle, settle, lambda: close(handle, loop))
 
     def _open_handle(self, workspace: Path, loop: Loop | None, server: str | None) -> Any:
-        try:
+        with self._blame_store():
             return open_handle(self.adapter, workspace, self.flavour, loop, server)
+
+    @contextmanager
+    def _blame_store(self) -> Iterator[None]:
+        """What is raised here is an error of the store, and not of the kit."""
+        try:
+            yield
         except BaseException as error:
-            self.record_store_error(error)
+            self.raised.append(error)
             raise
 
     def open_in_process(
@@ -311,11 +339,11 @@ class CaseContext:
         """
         worker = self.start_worker()
         try:
-            if plugin is not None:
-                worker.ask("install_plugin", plugin)
-            worker.ask("open", workspace or self.workspace, self.flavour, server)
-        except BaseException as error:
-            self.record_store_error(error)
+            with self._blame_store():
+                if plugin is not None:
+                    worker.ask("install_plugin", plugin)
+                worker.ask("open", workspace or self.workspace, self.flavour, server)
+        except BaseException:
             worker.kill()
             raise
         return self.attach_client(worker, wait_s=wait_s)
@@ -357,10 +385,6 @@ class CaseContext:
 
     # Workers
 
-    def new_ids(self, worker: str) -> EntryIds:
-        """A source of entry ids for a worker."""
-        return EntryIds(worker)
-
     def race(
         self,
         programs: Sequence[Program],
@@ -398,7 +422,7 @@ class CaseContext:
                 open_own = partial(self._open_handle, self.workspace, None, server)
                 logs = threads.race(programs, names, open_own=open_own, ready=ready)
         except (StoreRaised, Refused) as error:
-            self.record_store_error(error)
+            self.raised.append(error)
             raise
         for log in logs:
             self.add_log(log)
@@ -412,10 +436,11 @@ class CaseContext:
         self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
 
-    def read_with_fresh_client(self, sessions: Sequence[str]) -> dict[str, Ids]:
+    def read_with_fresh_client(self, sessions: Sequence[str]) -> None:
         """Read sessions at the end, in a fresh process where there can be one."""
         reader = self.open_elsewhere() if self._clients else self.open()
-        return {session: reader.read(session) for session in sessions}
+        for session in sessions:
+            reader.read(session)
 
     # Judging
 
@@ -446,33 +471,14 @@ class CaseContext:
         """Record a fault that was made; without an end, it lasts until the case ends."""
         self.faults.append(Fault(name=name, began_ns=began_ns, ended_ns=ended_ns))
 
-    def record_store_error(self, error: BaseException) -> None:
-        """Remember that the store raised this error, and not the kit."""
-        self.raised.append(error)
-
-    def record_expiry(
-        self, session: str, ttl_s: float, since: Operation | None = None
-    ) -> Operation:
-        """Record the window in which a session must expire, counted from its last append."""
-        last = (
-            since or [op for op in self.history if op.session == session and op.op == "append"][-1]
-        )
-        assert last.complete_ns is not None
-        window = Operation(
-            worker="clock",
-            session=session,
-            op="expire",
-            invoke_ns=last.invoke_ns + int(ttl_s * 1e9),
-            complete_ns=last.complete_ns + int((ttl_s + self.adapter.ttl_s_late) * 1e9),
-            outcome="ok",
-        )
-        self.history.append(window)
-        return window
-
-    def wait_until_after(self, window: Operation) -> None:
-        """Wait until a window has passed."""
-        while (left_ns := (window.complete_ns or 0) - time.monotonic_ns()) >= 0:
-            time.sleep(left_ns / 1e9 + 0.001)
+    @contextmanager
+    def fault(self, name: str) -> Iterator[None]:
+        """Record a fault that lasts as long as the block."""
+        began_ns = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            self.record_fault(name, began_ns, time.monotonic_ns())
 
     def note(self, text: str) -> None:
         """Note something for the report that is no failure."""
@@ -484,21 +490,17 @@ class CaseContext:
             self.fail(name, proof, session=session)
 
     def expect_shown(
-        self,
-        reader: Client,
-        session: str,
-        expected: Ids,
-        name: str = "wrong history",
-        *,
-        after: str = "",
+        self, session: str, expected: Ids, name: str = "wrong history", *, after: str = ""
     ) -> None:
-        """Read a session, and hold the store to what it must show after something was done."""
-        seen, expected = reader.read(session), tuple(self.keep_newest(expected))
-        if seen != expected:
-            differ = sorted({*seen} ^ {*expected})
-            shows = f"{session} shows [{' '.join(seen)}] instead of [{' '.join(expected)}]"
-            proof = f"after {after}, {shows}" if after else shows
-            self.fail(name, proof, session=session, ids=tuple(differ))
+        """Read a session by every open handle: it shows this, after something was done."""
+        expected = tuple(self.keep_newest(expected))
+        for client in self.clients:
+            seen = client.read(session)
+            differ = tuple(sorted({*seen} ^ {*expected}))
+            proof = f"{session} shows [{' '.join(seen)}] instead of [{' '.join(expected)}]"
+            if seen != expected:
+                proof = f"after {after}, {proof}" if after else proof
+                self.fail(name, proof, session=session, ids=differ)
 
     def fail(self, name: str, proof: str, *, session: str = "", ids: Ids = ()) -> NoReturn:
         """Report that the store broke a promise."""
@@ -513,11 +515,8 @@ class CaseContext:
         """Close every handle, then what they depend on."""
         with self._held:
             for client in reversed(self._clients):
-                try:
+                with self._blame_store():
                     client.close()
-                except BaseException as error:
-                    self.record_store_error(error)
-                    raise
             if self._loop is not None:
                 self._loop.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+# `compatibility` has no cases: reports say it of a trace that was explained.
 Gate = Literal[
     "sequential", "edges", "lifecycle", "concurrency", "faults", "crash", "recall", "compatibility"
 ]
@@ -15,7 +16,6 @@ GATES: Final[dict[Gate, str]] = {
     "faults": "errors, lost replies, full disks, cancelled calls",
     "crash": "kill -9 and power loss",
     "recall": "what was put is found by search, and nothing else is",
-    "compatibility": "data of other versions, and recorded incidents",
 }
 # What a case needs beyond the store: nothing that Python does not have, the program of a server,
 # or rights that not every user has.

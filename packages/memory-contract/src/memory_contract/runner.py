@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -185,19 +185,23 @@ def list_modes(case: Case, subject: StoreUnderTest) -> list[tuple[Mode, CaseResu
 
 
 def _known_already(case: Case, mode: Mode, subject: StoreUnderTest) -> CaseResult | None:
-    adapter = subject.adapter
-    blank = CaseResult(gate=case.gate, case=case.name, mode=mode, verdict="NOT CLAIMED")
+    adapter, reason = subject.adapter, ""
+    verdict: CaseVerdict = "NOT CLAIMED"
     if missing := sorted(case.needs - set(adapter.capabilities)):
-        return replace(blank, reason=f"the store does not claim {', '.join(missing)}")
-    if _REACHES.index(adapter.reach) < _REACHES.index(case.reach):
-        return replace(blank, reason=f"what is written is seen by one {adapter.reach} alone")
-    if mode == "threads" and adapter.reach == "handle" and not adapter.thread_safe:
-        return replace(blank, reason="threads may not share a handle, and nothing else is shared")
-    if mode == "processes" and adapter.reach != "machine":
-        return replace(blank, reason=subject.no_workers_reason)
-    if (mode == "processes" or case.reach == "machine") and subject.worker_pool is None:
-        return replace(blank, verdict="NOT RUN", reason=subject.no_workers_reason)
-    return None
+        reason = f"the store does not claim {', '.join(missing)}"
+    elif case.durable and adapter.durability == "none":
+        reason = "the store claims no durability"
+    elif _REACHES.index(adapter.reach) < _REACHES.index(case.reach):
+        reason = f"what is written is seen by one {adapter.reach} alone"
+    elif mode == "threads" and adapter.reach == "handle" and not adapter.thread_safe:
+        reason = "threads may not share a handle, and nothing else is shared"
+    elif mode == "processes" and adapter.reach != "machine":
+        reason = subject.no_workers_reason
+    elif (mode == "processes" or case.reach == "machine") and subject.worker_pool is None:
+        verdict, reason = "NOT RUN", subject.no_workers_reason
+    if not reason:
+        return None
+    return CaseResult(gate=case.gate, case=case.name, mode=mode, verdict=verdict, reason=reason)
 
 
 def run_case(

@@ -1,6 +1,16 @@
 """The goldfish of every case, beside those that the kit itself brings: importing registers them."""
 
-from goldfish_stores import changes, contents, crashes, files, foreign_data, order, races, right
+from goldfish_stores import (
+    changes,
+    contents,
+    crashes,
+    files,
+    foreign_data,
+    order,
+    races,
+    recall,
+    right,
+)
 from memory_contract.goldfish import GOLDFISH, RIGHT
 
 __all__ = [
@@ -13,5 +23,6 @@ __all__ = [
     "foreign_data",
     "order",
     "races",
+    "recall",
     "right",
 ]

@@ -285,6 +285,10 @@ class StoreHandle:
         """Retract a memory."""
         return self._store.retract(session, item)
 
+    def forget(self, session: str) -> Any:
+        """Erase a session."""
+        return self._store.forget(session)
+
     def fail_embedder(self, fails: bool) -> None:
         """Let the embedder fail, or work again."""
         self._embedder.fails = fails

@@ -7,7 +7,7 @@ import inspect
 import time
 import types
 from collections.abc import Awaitable, Generator
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
@@ -86,75 +86,63 @@ def cancel_everywhere(context: CaseContext) -> None:
     store, struck = context.open(), ""
     for verb in pace(context, list_verbs(context), "operations", within_s=10.0):
         for nth in range(1, AWAITS_MAX + 1):
-            session = _cancel(context, store, verb, nth)
+            session = _cancel(store, verb, nth)
             if session is None:
                 break
             struck = session
-            if _find_complaint(context, store, session, f"{verb} was cancelled at its await {nth}"):
-                _try_again(context, verb, nth)
+            before = f"{verb} was cancelled at its await {nth}"
+            if _find_complaint(store, session, before):
+                # A later call failed once: if it happens again, the store fails.
+                fresh = context.open()
+                session = _cancel(fresh, verb, nth)
+                if session and (said := _find_complaint(fresh, session, before)):
+                    context.fail("broken by a cancel", said, session=session)
+                fresh.close()
         if struck and context.adapter.reach != "handle":
             # A lock that was left behind may not block the handle that took it.
             other = context.open()
-            _find_complaint(context, other, struck, f"{verb} was cancelled on another handle")
+            _find_complaint(other, struck, f"{verb} was cancelled on another handle")
             other.close()
     if not struck:
         raise CaseNotClaimed("no call ever gave way, so none could be cancelled")
     context.read_with_fresh_client(sorted(context.sessions))
 
 
-def _cancel(context: CaseContext, store: Client, verb: Verb, nth: int) -> str | None:
+def _cancel(store: Client, verb: Verb, nth: int) -> str | None:
     """Cancel an operation at its n-th await; its session, or None if it has no such await."""
-    *before, call = build_calls(context, verb)
+    *before, call = build_calls(store.context, verb)
     for each in before:
         store.make(each)
     interrupting, began_ns = CancelAtAwait(nth), time.monotonic_ns()
     done = store.attempt(call, interrupting)
     if not interrupting.reached:
         return None
-    context.record_fault(f"cancel {verb} at await {nth}", began_ns, done.complete_ns)
+    store.context.record_fault(f"cancel {verb} at await {nth}", began_ns, done.complete_ns)
     return call.session
 
 
-def _try_again(context: CaseContext, verb: Verb, nth: int) -> None:
-    """Repeat, after a later call failed once: if it happens again, the store fails."""
-    store = context.open()
-    session = _cancel(context, store, verb, nth)
-    if session is not None:
-        before = f"{verb} was cancelled at its await {nth}"
-        if said := _find_complaint(context, store, session, before):
-            context.fail("broken by a cancel", said, session=session)
-    store.close()
-
-
-def _find_complaint(context: CaseContext, client: Client, session: str, before: str) -> str:
-    """Make further calls on a handle; the first failure, or empty."""
-    ops: tuple[Literal["append", "read"], ...] = ("read", "append", "read")
-    said = [_find_error(context, client, op, session, before) for op in ops]
-    return next(filter(None, said), "")
-
-
-def _find_error(
-    context: CaseContext, client: Client, op: Literal["append", "read"], session: str, before: str
-) -> str:
-    """Repeat a call until it succeeds; the error of the first attempt, or empty."""
-    said, last = "", None
-    with Heartbeat() as heart:
-        for _ in range(TRIES):
-            ids = client.draw() if op == "append" else ()
-            last = client.attempt(Call(op=op, session=session, ids=ids), _await_bounded)
-            if last.outcome == "ok":
-                return said
+def _find_complaint(client: Client, session: str, before: str) -> str:
+    """Make further calls on a handle, each until it succeeds; the first error, or empty."""
+    context, said = client.context, ""
+    for op in ("read", "append", "read"):
+        with Heartbeat() as heart:
+            for _ in range(TRIES):
+                ids = client.draw() if op == "append" else ()
+                last = client.attempt(Call(op=op, session=session, ids=ids), _await_bounded)
+                if last.outcome == "ok":
+                    break
+                error = context.raised[-1]
+                if isinstance(error, _StuckError):
+                    break
+                words = f"{type(error).__name__}: {error}"
+                said = said or f"after {before}, {op} on {session} raised {words}"
+        if last.outcome != "ok":
+            heart.require_calm(STUCK_S)
             if isinstance(context.raised[-1], _StuckError):
-                break
-            words = f"{type(context.raised[-1]).__name__}: {context.raised[-1]}"
-            said = said or f"after {before}, {last.op} on {last.session} raised {words}"
-    assert last is not None
-    heart.require_calm(STUCK_S)
-    stuck = isinstance(context.raised[-1], _StuckError)
-    if stuck:
-        said = f"after {before}, {last.op} did not come back within {STUCK_S:g} s"
-    name = "stuck after a cancel" if stuck else "broken by a cancel"
-    return context.fail(name, said, session=last.session)
+                said = f"after {before}, {op} did not come back within {STUCK_S:g} s"
+                context.fail("stuck after a cancel", said, session=session)
+            context.fail("broken by a cancel", said, session=session)
+    return said
 
 
 async def _await_bounded(answer: Any) -> Any:

@@ -8,32 +8,30 @@ from typing import Any, Final
 
 from memory_contract.adapter import CAPABILITIES, Capability
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext, Client
+from memory_contract.case_context import CaseContext, CaseFailed, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import expect_there, is_same
+from memory_contract.cases.contents import complete_turn, expect_there, is_same
+from memory_contract.cases.programs import run_program
 from memory_contract.entries import ids_of, messages_of
+from memory_contract.history import OpName
 
 # Long enough not to expire during the case.
 TTL_S: Final = 3600.0
 METADATA: Final = {"mood": "curious", "tags": ["a", {"b": None}]}
+Trial = Callable[[Client, str], bool]
 
 
-def _pop(store: Client, session: str) -> bool:
-    ids = store.append(session, 1 if store.context.adapter.pairs else 2)
-    return store.pop(session) == ids[-1] and store.read(session) == ids[:-1]
+def _run(*program: OpName) -> Trial:
+    """A trial that makes these calls, and compares every answer with the model."""
 
+    def trial(store: Client, session: str) -> bool:
+        try:
+            run_program(store, session, program)
+        except CaseFailed:
+            return False
+        return True
 
-def _trim(store: Client, session: str) -> bool:
-    store.append(session, 2)
-    last = store.append(session)
-    store.trim(session, len(last))
-    return store.read(session) == last
-
-
-def _clear(store: Client, session: str) -> bool:
-    store.append(session)
-    store.clear(session)
-    return store.read(session) == ()
+    return trial
 
 
 def _ttl(store: Client, session: str) -> bool:
@@ -44,26 +42,6 @@ def _snapshot(store: Client, session: str) -> bool:
     ids = store.append(session)
     name = store.snapshot(session)
     return store.context.names[name] is not None and store.read(session) == ids
-
-
-def _rollback(store: Client, session: str) -> bool:
-    ids = store.append(session)
-    name = store.snapshot(session)
-    store.append(session)
-    store.rollback(session, name)
-    return store.read(session) == ids
-
-
-def _fork(store: Client, session: str) -> bool:
-    ids = store.context.keep_newest(store.append(session, 2))
-    return store.read(store.fork(session)) == ids == store.read(session)
-
-
-def _undo(store: Client, session: str) -> bool:
-    ids = store.context.keep_newest(store.append(session, 2))
-    store.clear(session)
-    store.undo(session)
-    return store.read(session) == ids
 
 
 def _keys(store: Client, session: str) -> bool:
@@ -91,8 +69,7 @@ def _limit(store: Client, session: str) -> bool:
 
 def _fields(store: Client, session: str) -> bool:
     message = {"role": "user", "content": "fields", "metadata": METADATA, "an_unknown_field": 7}
-    answer = {"role": "assistant", "content": "fields"}
-    store.put(session, *([message, answer] if store.context.adapter.pairs else [message]))
+    store.put(session, *complete_turn(store.context, message))
     kept = store.get(session)[0]
     return is_same({name: kept.get(name) for name in message}, message)
 
@@ -122,7 +99,7 @@ def _export(store: Client, session: str) -> bool:
     text = store.ask("export", session)
     again = store.context.new_session()
     store.ask("import_session", text.replace(session, again))
-    return ids_of(store.get(again)) == ids
+    return store.look(again) == ids
 
 
 def _search(store: Client, session: str) -> bool:
@@ -150,21 +127,27 @@ def _item_ttl(store: Client, session: str) -> bool:
     return bool(store.ask("get_item", session, "item") == "a zebra")
 
 
+def _forget(store: Client, session: str) -> bool:
+    store.put(session, *complete_turn(store.context, {"role": "user", "content": "forget me"}))
+    store.ask("forget", session)
+    return store.get(session) == []
+
+
 def _embedder(store: Client, _: str) -> bool:
     store.ask("fail_embedder", True)
     store.ask("fail_embedder", False)
     return True
 
 
-TRIALS: Final[dict[Capability, Callable[[Client, str], bool]]] = {
-    "pop": _pop,
-    "trim": _trim,
-    "clear": _clear,
+TRIALS: Final[dict[Capability, Trial]] = {
+    "pop": _run("append", "append", "pop"),
+    "trim": _run("append", "append", "append", "trim"),
+    "clear": _run("append", "clear"),
     "ttl": _ttl,
     "snapshot": _snapshot,
-    "rollback": _rollback,
-    "fork": _fork,
-    "undo": _undo,
+    "rollback": _run("append", "snapshot", "append", "rollback"),
+    "fork": _run("append", "fork"),
+    "undo": _run("append", "clear", "undo"),
     "keys": _keys,
     "expected": _expected,
     "list": _list,
@@ -179,6 +162,7 @@ TRIALS: Final[dict[Capability, Callable[[Client, str], bool]]] = {
     "filter": _filter,
     "retract": _retract,
     "item_ttl": _item_ttl,
+    "forget": _forget,
     "embedder": _embedder,
 }
 # Capabilities that a trial needs beside its own.
@@ -209,29 +193,27 @@ PARAMETERS: Final[dict[str, tuple[str, str]]] = {
 @case("sequential", catches="a claimed operation that is missing or does something else")
 def capabilities_are_true(context: CaseContext) -> None:
     """Try everything that is claimed once, and tell what is offered without being claimed."""
-    store, claimed = context.open(), context.adapter.capabilities
-    session = context.new_session()
+    store, session = context.open(), context.new_session()
     # Nothing else can be tried on a store that does not keep its messages.
-    expect_there(context, store, session, messages_of(store.append(session)), "an entry")
+    expect_there(store, session, messages_of(store.append(session)), "an entry")
     for name, does in CAPABILITIES.items():
-        if name in claimed:
-            _expect_claim(context, store, name, does)
+        if context.claims(name):
+            _expect_claim(store, name, does)
     for name, does in CAPABILITIES.items():
-        if name not in claimed and _is_offered(store.handle, name):
-            _note_unclaimed(context, store, name, does)
+        if not context.claims(name) and _is_offered(store.handle, name):
+            _note_unclaimed(store, name, does)
 
 
-def _expect_claim(context: CaseContext, store: Client, name: Capability, does: str) -> None:
-    if lacking := [other for other in ALSO.get(name, ()) if not context.adapter.claims([other])]:
+def _expect_claim(store: Client, name: Capability, does: str) -> None:
+    context, claim = store.context, f"{name} is claimed ({does}), and"
+    if lacking := [other for other in ALSO.get(name, ()) if not context.claims(other)]:
         context.note(f"{name} is claimed without {lacking[0]}, so nothing about it can be tried")
         return
     try:
         works = TRIALS[name](store, context.new_session())
     except Exception as error:  # noqa: BLE001 -- whatever it raises, it was claimed
-        context.fail(
-            "untrue claim", f"{name} is claimed ({does}), and raised {format_error(error)}"
-        )
-    context.expect(works, "untrue claim", f"{name} is claimed ({does}), and did something else")
+        context.fail("untrue claim", f"{claim} raised {format_error(error)}")
+    context.expect(works, "untrue claim", f"{claim} did something else")
 
 
 def _is_offered(handle: Any, name: Capability) -> bool:
@@ -247,15 +229,15 @@ def _is_offered(handle: Any, name: Capability) -> bool:
     return callable(getattr(handle, METHODS.get(name, name), None))
 
 
-def _note_unclaimed(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+def _note_unclaimed(store: Client, name: Capability, does: str) -> None:
     """Try what is not claimed, and note the result; it is not judged."""
-    before = len(context.history)
+    before = len(store.context.history)
     try:
-        works = TRIALS[name](store, context.new_session())
+        works = TRIALS[name](store, store.context.new_session())
     except Exception:  # noqa: BLE001 -- not claimed, not there
         return
     finally:
-        del context.history[before:]
+        del store.context.history[before:]
     if works or name != "fields":
         how = "works" if works else "does something else, or half of it"
-        context.note(f"not claimed: {name} ({does}); tried once, it {how}")
+        store.context.note(f"not claimed: {name} ({does}); tried once, it {how}")

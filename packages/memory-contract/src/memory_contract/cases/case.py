@@ -28,6 +28,8 @@ class Case:
     modes: tuple[Mode, ...]
     # Whether the case proves nothing unless operations overlapped.
     overlaps: bool
+    # Whether it asks nothing of a store that claims no durability.
+    durable: bool = False
     tier: Tier = "nothing"
 
     @property
@@ -57,6 +59,7 @@ def case(
     reach: Reach | None = None,
     modes: tuple[Mode, ...] | None = None,
     overlaps: bool | None = None,
+    durable: bool = False,
     tier: Tier = "nothing",
 ) -> Callable[[Callable[[CaseContext], None]], Callable[[CaseContext], None]]:
     """Register a function as a case. Its name is the case's, its docstring says what it does."""
@@ -73,6 +76,7 @@ def case(
             reach=reach or ("machine" if gate in FAULT_GATES else "handle"),
             modes=ours,
             overlaps=gate == "concurrency" if overlaps is None else overlaps,
+            durable=durable,
             tier=tier,
         )
         assert found.id not in REGISTRY, f"two cases are called {found.id}"

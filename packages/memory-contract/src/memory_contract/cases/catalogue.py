@@ -28,7 +28,7 @@ A case runs in each of its modes that the store has: `blocking` and `async` call
 between `threads`, `tasks` of one event loop, and `processes`. What a case needs beyond `append` and
 `read`, the store must claim; if it does not, the case is NOT CLAIMED, which says nothing about the
 store. *Shared* means that what one handle writes is seen by others, of the same process or of every
-process of the machine.
+process of the machine; *durability*, that the store claims any.
 
 The cases of the gates `faults` and `crash` make faults. Errors are allowed there: a store fails for
 what it lost, doubled or tore, never for raising. A case in which no fault struck
@@ -51,12 +51,11 @@ def all_cases() -> list[Case]:
 def catalogue() -> str:
     """The whole page."""
     everything = all_cases()
-    gates = [gate for gate in GATES if any(each.gate == gate for each in everything)]
     parts = [OPENING, "| gate | cases | |\n|---|---|---|"]
-    for gate in gates:
+    for gate in GATES:
         count = sum(each.gate == gate for each in everything)
         parts.append(f"| [{gate}](#{gate}) | {count} | {_cell(GATES[gate])} |")
-    for gate in gates:
+    for gate in GATES:
         parts += ["", *_section(gate, [each for each in everything if each.gate == gate])]
     parts += ["", "## Tiers\n", "| tier | |\n|---|---|"]
     parts += [f"| {tier} | {_cell(about)} |" for tier, about in TIERS.items()]
@@ -75,6 +74,8 @@ def _section(gate: Gate, cases: list[Case]) -> Iterator[str]:
         needs = [f"`{need}`" for need in sorted(each.needs)]
         if each.reach != "handle":
             needs.append(f"*shared by a {each.reach}*")
+        if each.durable:
+            needs.append("*durability*")
         cells = (
             f"`{each.name}`",
             _cell(each.does),

@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 from memory_contract.calls import Call, Program
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseVacuous
 from memory_contract.cases.case import case
-from memory_contract.entries import EntryIds
+from memory_contract.cases.workload import build_append
 from memory_contract.history import OpName
 
+WORKERS: Final = ("w0", "w1", "w2", "w3")
 
-class ProgramBuilder:
-    """Builds the programs of a race, drawn from the seed."""
 
-    def __init__(self, context: CaseContext) -> None:
-        self._context = context
-        self._ids: dict[str, Any] = {}
+def build_writer(
+    context: CaseContext, worker: str, sessions: Sequence[str], appends: int, *, batch: int = 1
+) -> Program:
+    """Appends to the sessions, by chance, and reads every now and then."""
+    chance, calls = context.random, []
+    for _ in range(appends):
+        session = chance.choice(sessions)
+        calls.append(build_append(context, session, batch, worker=worker))
+        if chance.random() < 0.4:
+            calls.append(Call(op="read", session=session))
+    return Program(worker, (*calls, Call(op="read", session=sessions[0])))
 
-    def append(self, worker: str, session: str, batch: int = 1, **options: Any) -> Call:
-        """An append of new entries."""
-        ids = self._ids.setdefault(worker, EntryIds(worker))
-        drawn = ids.draw(batch, pairs=self._context.adapter.pairs)
-        return Call(op="append", session=session, ids=drawn, **options)
 
-    def writer(
-        self, worker: str, sessions: Sequence[str], appends: int, *, batch: int = 1
-    ) -> Program:
-        """Appends to the sessions, by chance, and reads every now and then."""
-        chance, calls = self._context.random, []
-        for _ in range(appends):
-            session = chance.choice(sessions)
-            calls.append(self.append(worker, session, batch))
-            if chance.random() < 0.4:
-                calls.append(Call(op="read", session=session))
-        calls.append(Call(op="read", session=sessions[0]))
-        return Program(worker, tuple(calls))
+def build_writers(
+    context: CaseContext, count: int, sessions: Sequence[str], appends: int, *, batch: int = 1
+) -> list[Program]:
+    """So many workers that append to the sessions and read them."""
+    return [build_writer(context, f"w{n}", sessions, appends, batch=batch) for n in range(count)]
 
-    def changer(self, worker: str, session: str, changes: Iterable[Call]) -> Program:
-        """Makes changes, with a read after each."""
-        read = Call(op="read", session=session)
-        return Program(worker, tuple(call for change in changes for call in (change, read)))
+
+def read_after_each(worker: str, calls: Sequence[Call]) -> Program:
+    """Makes calls, and reads the session after each."""
+    reads = [(call, Call(op="read", session=call.session)) for call in calls]
+    return Program(worker, tuple(call for both in reads for call in both))
 
 
 @case("concurrency", catches="read-modify-write: the second writer erases the first one's turn")
 def append_storm(context: CaseContext) -> None:
     """Four writers append to two sessions and read them meanwhile."""
     context.open()
-    sessions, writing = [context.new_session(), context.new_session()], ProgramBuilder(context)
-    context.race([writing.writer(f"w{n}", sessions, 16) for n in range(4)])
+    sessions = [context.new_session(), context.new_session()]
+    context.race(build_writers(context, 4, sessions, 16))
     context.read_with_fresh_client(sessions)
 
 
@@ -60,12 +56,10 @@ def batch_storm(context: CaseContext) -> None:
     if not context.adapter.batches:
         raise CaseNotClaimed("the store takes one message at a time: there are no batches to tear")
     context.open()
-    session, writing = context.new_session(), ProgramBuilder(context)
+    session = context.new_session()
     watching = tuple(Call(op="read", session=session) for _ in range(12))
-    programs = [
-        writing.writer(f"w{n}", [session], 6, batch=context.adapter.at_once(4)) for n in range(4)
-    ]
-    context.race([*programs, Program("r0", watching), Program("r1", watching)])
+    writers = build_writers(context, 4, [session], 6, batch=4)
+    context.race([*writers, Program("r0", watching), Program("r1", watching)])
     context.read_with_fresh_client([session])
 
 
@@ -77,8 +71,8 @@ def batch_storm(context: CaseContext) -> None:
 )
 def first_open_race(context: CaseContext) -> None:
     """Six workers open a store that nobody opened before, and append at once."""
-    session, writing = context.new_session(), ProgramBuilder(context)
-    context.race([writing.writer(f"w{n}", [session], 3) for n in range(6)], own_handles=True)
+    session = context.new_session()
+    context.race(build_writers(context, 6, [session], 3), own_handles=True)
     context.read_with_fresh_client([session])
 
 
@@ -86,20 +80,12 @@ def first_open_race(context: CaseContext) -> None:
 def first_append_race(context: CaseContext) -> None:
     """Four workers write the first entries of the same new sessions, all in the same order."""
     context.open()
-    sessions, writing = [context.new_session() for _ in range(6)], ProgramBuilder(context)
-    context.race(
-        [
-            Program(
-                worker,
-                tuple(
-                    call
-                    for session in sessions
-                    for call in (writing.append(worker, session), Call(op="read", session=session))
-                ),
-            )
-            for worker in ("w0", "w1", "w2", "w3")
-        ]
-    )
+    sessions = [context.new_session() for _ in range(6)]
+    programs = []
+    for worker in WORKERS:
+        appends = [build_append(context, session, worker=worker) for session in sessions]
+        programs.append(read_after_each(worker, appends))
+    context.race(programs)
     context.read_with_fresh_client(sessions)
 
 
@@ -110,7 +96,7 @@ def pop_race(context: CaseContext) -> None:
     for _ in range(20):
         store.append(session)
     pops = tuple(Call(op="pop", session=session) for _ in range(6))
-    context.race([Program(f"w{n}", pops) for n in range(4)])
+    context.race([Program(worker, pops) for worker in WORKERS])
     context.read_with_fresh_client([session])
 
 
@@ -139,15 +125,14 @@ def read_after_write_elsewhere(context: CaseContext) -> None:
 )
 def clear_against_append(context: CaseContext) -> None:
     """One worker clears a session again and again while two append to it."""
-    _change_against_append(context, [Call(op="clear", session="") for _ in range(4)])
+    _change_against_append(context, [Call(op="clear", session="")] * 4)
 
 
 @case("concurrency", catches="a trim that takes what was appended meanwhile", needs=["trim"])
 def trim_against_append(context: CaseContext) -> None:
     """One worker trims a session again and again while two append to it."""
-    _change_against_append(
-        context, [Call(op="trim", session="", keep=keep) for keep in (6, 3, 6, 2)]
-    )
+    trims = [Call(op="trim", session="", keep=keep) for keep in (6, 3, 6, 2)]
+    _change_against_append(context, trims)
 
 
 @case(
@@ -161,15 +146,14 @@ def rollback_against_append(context: CaseContext) -> None:
 
 
 def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> None:
-    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
+    store, session = context.open(), context.new_session()
     for _ in range(3):
         store.append(session)
-    if any(change.op == "rollback" for change in changes):
+    if changes[0].op == "rollback":
         assert store.snapshot(session) == "s1"
         store.append(session)
-    here = [replace(change, session=session) for change in changes]
-    writers = [writing.writer(f"w{n}", [session], 8) for n in range(2)]
-    context.race([writing.changer("w2", session, here), *writers])
+    changer = read_after_each("w2", [replace(change, session=session) for change in changes])
+    context.race([changer, *build_writers(context, 2, [session], 8)])
     context.read_with_fresh_client([session])
 
 
@@ -180,14 +164,12 @@ def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> Non
 )
 def snapshot_against_append(context: CaseContext) -> None:
     """One worker takes snapshots while two append batches; later each is rolled back to."""
-    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
+    store, session = context.open(), context.new_session()
     store.append(session)
     names = [context.new_name("s") for _ in range(4)]
     takes = [Call(op="snapshot", session=session, snapshot=name) for name in names]
-    writers = [
-        writing.writer(f"w{n}", [session], 6, batch=context.adapter.at_once(3)) for n in range(2)
-    ]
-    context.race([writing.changer("w2", session, takes), *writers])
+    writers = build_writers(context, 2, [session], 6, batch=3)
+    context.race([read_after_each("w2", takes), *writers])
     store.read(session)
     for name in [*names, names[0]]:
         store.rollback(session, name)
@@ -197,14 +179,12 @@ def snapshot_against_append(context: CaseContext) -> None:
 @case("concurrency", catches="a fork of no moment, or one that leaks", needs=["fork"])
 def fork_against_append(context: CaseContext) -> None:
     """One worker forks a session while two append batches to it; the forks are real moments."""
-    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
+    store, session = context.open(), context.new_session()
     store.append(session)
     targets = [context.new_session() for _ in range(3)]
     forks = [Call(op="fork", session=session, target=target) for target in targets]
-    writers = [
-        writing.writer(f"w{n}", [session], 6, batch=context.adapter.at_once(3)) for n in range(2)
-    ]
-    context.race([writing.changer("w2", session, forks), *writers])
+    writers = build_writers(context, 2, [session], 6, batch=3)
+    context.race([read_after_each("w2", forks), *writers])
     for target in targets:
         store.append(target)
     context.read_with_fresh_client([session, *targets])
@@ -214,49 +194,31 @@ def fork_against_append(context: CaseContext) -> None:
 def same_key_from_many(context: CaseContext) -> None:
     """Four workers append the same entries with the same keys, as retries do; each stands once."""
     context.open()
-    session, writing = context.new_session(), ProgramBuilder(context)
-    appends = [writing.append("k", session, key=f"key-{n}") for n in range(8)]
-    calls = tuple(call for append in appends for call in (append, Call(op="read", session=session)))
-    context.race([Program(f"w{n}", calls) for n in range(4)])
+    session = context.new_session()
+    appends = [replace(build_append(context, session), key=f"key-{n}") for n in range(8)]
+    context.race([read_after_each(worker, appends) for worker in WORKERS])
     context.read_with_fresh_client([session])
 
 
 @case("concurrency", catches="two writers who both expected to be the first", needs=["expected"])
 def one_expected_wins(context: CaseContext) -> None:
     """Four workers append and expect the same version, round after round; one of them may."""
-    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
+    store, session = context.open(), context.new_session()
     store.append(session)
     for _ in range(5):
         version = store.ask("version", session)
         before = len(context.history)
-        context.race(
-            [
-                Program(
-                    worker,
-                    (
-                        writing.append(worker, session, expected=version),
-                        Call(op="read", session=session),
-                    ),
-                )
-                for worker in ("w0", "w1", "w2", "w3")
-            ]
-        )
-        _expect_one_winner(context, session, before)
+        calls = [build_append(context, session, worker=worker) for worker in WORKERS]
+        appends = [[replace(call, expected=version)] for call in calls]
+        context.race(list(map(read_after_each, WORKERS, appends)))
+        made = [op for op in context.history[before:] if op.op == "append"]
+        winners = [op.worker for op in made if op.outcome == "ok"]
+        if not winners:
+            raise CaseVacuous("no writer was let in, although nobody else had written")
+        proof = f"{' and '.join(winners)} expected the same version of {session} and both were"
+        right = len(winners) == 1
+        context.expect(right, "stale write accepted", f"{proof} acknowledged", session=session)
     context.read_with_fresh_client([session])
-
-
-def _expect_one_winner(context: CaseContext, session: str, before: int) -> None:
-    appends = [op for op in context.history[before:] if op.op == "append"]
-    winners = [op for op in appends if op.outcome == "ok"]
-    if len(winners) > 1:
-        names = " and ".join(op.worker for op in winners)
-        context.fail(
-            "stale write accepted",
-            f"{names} expected the same version of {session} and both were acknowledged",
-            session=session,
-        )
-    if not winners:
-        raise CaseVacuous("no writer was let in, although nobody else had written")
 
 
 @case(
@@ -267,12 +229,10 @@ def _expect_one_winner(context: CaseContext, session: str, before: int) -> None:
 def gathered_turns_all_land(context: CaseContext) -> None:
     """Many workers save one turn each at the same moment; all of them are there afterwards."""
     context.open()
-    session, writing = context.new_session(), ProgramBuilder(context)
+    session = context.new_session()
     many = 8 if context.mode == "processes" else 24
-    batch = context.adapter.at_once(2)
-    context.race(
-        [Program(f"w{n}", (writing.append(f"w{n}", session, batch),)) for n in range(many)]
-    )
+    calls = {f"w{n}": build_append(context, session, 2, worker=f"w{n}") for n in range(many)}
+    context.race([Program(worker, (call,)) for worker, call in calls.items()])
     context.read_with_fresh_client([session])
 
 
@@ -283,38 +243,37 @@ def gathered_turns_all_land(context: CaseContext) -> None:
 )
 def gathered_sessions_stay_apart(context: CaseContext) -> None:
     """Conversations of many users go on at the same moment, and none hears of another."""
-    store, writing = context.open(), ProgramBuilder(context)
+    store = context.open()
     users = [context.new_session() for _ in range(6)]
     for session in users:
         store.append(session)
-    context.race([writing.writer(f"w{n}", [session], 4) for n, session in enumerate(users)])
+    context.race([build_writer(context, f"w{n}", [user], 4) for n, user in enumerate(users)])
     context.read_with_fresh_client(users)
 
 
 @case("concurrency", catches="any two operations that do not mix")
 def mixed_storm(context: CaseContext) -> None:
     """Three workers do all that the store claims, by chance, on two small sessions."""
-    store, writing, chance = context.open(), ProgramBuilder(context), context.random
+    store, chance = context.open(), context.random
     sessions = [context.new_session(), context.new_session()]
-    snapshots: dict[str, list[str]] = {session: [] for session in sessions}
-    claimed: list[OpName] = [op for op in ("pop", "trim", "clear") if context.adapter.claims([op])]
+    snapshots: dict[str, str] = {}
+    claimed: list[OpName] = [op for op in ("pop", "trim", "clear") if context.claims(op)]
     for session in sessions:
         store.append(session)
-        if context.adapter.claims(["snapshot", "rollback"]):
-            snapshots[session].append(store.snapshot(session))
+        if context.claims("snapshot", "rollback"):
+            snapshots[session] = store.snapshot(session)
             claimed.append("rollback")
     programs = []
-    for worker in ("w0", "w1", "w2"):
+    for worker in WORKERS[:3]:
         calls: list[Call] = []
         for _ in range(8):
             session = chance.choice(sessions)
             if claimed and chance.random() < 0.25:
                 op = chance.choice(claimed)
-                kept = snapshots[session][0] if op == "rollback" else None
+                kept = snapshots[session] if op == "rollback" else None
                 calls.append(Call(op=op, session=session, keep=2, snapshot=kept))
             else:
-                calls.append(writing.append(worker, session))
-            calls.append(Call(op="read", session=session))
-        programs.append(Program(worker, tuple(calls)))
+                calls.append(build_append(context, session, worker=worker))
+        programs.append(read_after_each(worker, calls))
     context.race(programs)
     context.read_with_fresh_client(sessions)

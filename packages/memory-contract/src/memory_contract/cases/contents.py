@@ -6,25 +6,30 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from memory_contract.adapter import Message
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
+from memory_contract.results import RAISED
 
 Spoken = tuple[Any, Any]
 # How long to wait for a write that may come late.
 LATE_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.01
-LATE: Final = "was acknowledged, a read right after it did not show it, and a later one did"
 # What is as long as this, and ends too early, was cut off.
 CUT: Final = 1000
 
 
-def build_batch(context: CaseContext, content: Any) -> list[Message]:
+def build_batch(context: CaseContext, content: Any, **fields: Any) -> list[Message]:
     """The smallest batch that the store takes with this content: one message, or one turn."""
-    roles = ("user", "assistant") if context.adapter.pairs else ("user",)
-    return [{"role": role, "content": content} for role in roles]
+    return complete_turn(context, {"role": "user", "content": content, **fields}, content)
+
+
+def complete_turn(context: CaseContext, message: Message, answer: Any = "I see.") -> list[Message]:
+    """The message, with an answer where a store takes only turns."""
+    turn = [message, {"role": "assistant", "content": answer}]
+    return turn if context.adapter.pairs else [message]
 
 
 def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
@@ -35,76 +40,55 @@ def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
     ]
 
 
-def expect_there(
-    context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
-) -> None:
+def expect_there(store: Client, session: str, expected: Sequence[Message], what: str) -> None:
     """Expect that what was acknowledged can be read at once."""
-    expected = context.keep_newest(expected)
-    seen, told = to_spoken(store.get(session)), to_spoken(expected)
-    if not is_incomplete(seen, told):
-        return
-    if appears_late(store, session, expected):
-        context.fail("late write", f"{what} {LATE}", session=session)
-    context.fail("lost append", f"{what} was acknowledged and does not come back", session=session)
-
-
-def expect_equal(
-    context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
-) -> None:
-    """Expect that a session shows exactly these messages."""
-    seen, told = to_spoken(store.get(session)), to_spoken(context.keep_newest(expected))
-    if is_same(seen, told):
-        return
-    if len(seen) < len(told) and appears_late(store, session, context.keep_newest(expected)):
-        context.fail("late write", f"{what} {LATE}", session=session)
-    if len(seen) != len(told):
-        context.fail(
-            "lost message" if len(seen) < len(told) else "strange message",
-            f"{what}: of {len(told)} acknowledged messages {len(seen)} came back",
-            session=session,
-        )
-    (_, said), (_, back) = next(
-        (one, two) for one, two in zip(told, seen, strict=True) if not is_same(one, two)
-    )
-    is_cut = len(str(back)) >= CUT and str(said).startswith(str(back))
-    context.fail(
-        "truncated content" if is_cut else "changed content",
-        f"{what}: {shown(said)} came back as {shown(back)}",
-        session=session,
-    )
-
-
-def expect_listed(context: CaseContext, store: Client, written: Iterable[str]) -> None:
-    """Expect that exactly these sessions are listed, each once."""
-    written, listed = list(written), list(store.ask("sessions"))
-    missing = [name for name in written if name not in listed]
-    strange = [name for name in listed if name not in written]
-    twice = [name for name in written if listed.count(name) > 1]
-    context.expect(
-        not missing,
-        "unlisted session",
-        f"{shown(missing)}: written to, and not among the {len(listed)} listed",
-    )
-    context.expect(not twice, "listed twice", f"{shown(twice)} stands twice in the list")
-    context.expect(
-        not strange, "strange session", f"{shown(strange)} is listed; nobody wrote to it"
-    )
-
-
-def is_incomplete(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
-    """Whether messages are missing, and nothing else is wrong."""
+    seen, told = to_spoken(store.get(session)), to_spoken(store.context.keep_newest(expected))
     rest = iter(told)
-    return len(seen) < len(told) and all(any(one == two for two in rest) for one in seen)
+    # Messages are missing, and nothing else is wrong.
+    if len(seen) < len(told) and all(any(one == two for two in rest) for one in seen):
+        fail_missing(store, session, told, "lost append", f"{what} does not come back")
 
 
-def appears_late(store: Client, session: str, expected: Sequence[Message]) -> bool:
-    """Whether the expected messages appear after a while."""
+def fail_missing(
+    store: Client, session: str, told: list[Spoken], name: str, proof: str
+) -> NoReturn:
+    """Fail because of acknowledged messages that are missing, or that appear after a while."""
     began = time.monotonic()
     while time.monotonic() - began < LATE_S:
-        if to_spoken(store.get(session)) == to_spoken(expected):
-            return True
+        if to_spoken(store.get(session)) == told:
+            late = "what was acknowledged is missing in the next read, and there in a later one"
+            store.context.fail("late write", f"{late}: {proof}", session=session)
         time.sleep(LOOK_AGAIN_S)
-    return False
+    store.context.fail(name, proof, session=session)
+
+
+def expect_equal(store: Client, session: str, expected: Sequence[Message], what: str) -> None:
+    """Expect that a session shows exactly these messages."""
+    context = store.context
+    seen, told = to_spoken(store.get(session)), to_spoken(context.keep_newest(expected))
+    counts = f"{what}: of {len(told)} acknowledged messages {len(seen)} came back"
+    if len(seen) < len(told):
+        fail_missing(store, session, told, "lost message", counts)
+    context.expect(len(seen) == len(told), "strange message", counts, session=session)
+    for one, two in zip(told, seen, strict=True):
+        if not is_same(one, two):
+            (_, said), (_, back) = one, two
+            cut = len(str(back)) >= CUT and str(said).startswith(str(back))
+            name = "truncated content" if cut else "changed content"
+            proof = f"{what}: {shown(said)} came back as {shown(back)}"
+            context.fail(name, proof, session=session)
+
+
+def expect_listed(store: Client, written: Iterable[str]) -> None:
+    """Expect that exactly these sessions are listed, each once."""
+    context, written, listed = store.context, list(written), list(store.ask("sessions"))
+    missing = shown([name for name in written if name not in listed])
+    strange = shown([name for name in listed if name not in written])
+    twice = shown([name for name in written if listed.count(name) > 1])
+    proof = f"{missing}: written to, and not among the {len(listed)} listed"
+    context.expect(missing == "[]", "unlisted session", proof)
+    context.expect(twice == "[]", "listed twice", f"{twice} stands twice in the list")
+    context.expect(strange == "[]", "strange session", f"{strange} is listed; nobody wrote to it")
 
 
 def is_same(one: Any, two: Any) -> bool:
@@ -118,27 +102,21 @@ def is_same(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def try_put(
-    context: CaseContext,
-    store: Client,
-    session: str,
-    batch: Sequence[Message],
-    what: str,
-    **options: Any,
-) -> bool:
+def try_put(store: Client, session: str, batch: Sequence[Message], what: str) -> bool:
     """Whether the store took a batch; if it refused, nothing of it may be there."""
     before = store.get(session)
     try:
-        store.put(session, *batch, **options)
+        store.put(session, *batch)
     except Exception as error:  # noqa: BLE001 -- whatever is raised refuses
-        after = store.get(session)
-        context.expect(
-            to_spoken(after) == to_spoken(before),
-            "refused and changed",
-            f"{what} was refused ({format_error(error)}), and yet the session shows {len(after)} "
-            f"messages where it showed {len(before)}",
-            session=session,
-        )
+        refused = f"{what} was refused ({format_error(error)}), and "
+        try:
+            after = store.get(session)
+        except Exception as again:  # noqa: BLE001 -- it must not break what comes after
+            proof = refused + f"a read of {session} then raised {format_error(again)}"
+            store.context.fail(RAISED, proof, session=session)
+        proof = refused + f"the session shows {len(after)} messages where it showed {len(before)}"
+        kept = to_spoken(after) == to_spoken(before)
+        store.context.expect(kept, "refused and changed", proof, session=session)
         return False
     return True
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,21 +12,22 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from memory_contract.adapter import Message, Refused
-from memory_contract.calls import Call, Log, Program, failed
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.adapter import Message
+from memory_contract.calls import Call, Log, Program
+from memory_contract.case_context import CaseContext, CaseNotClaimed
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken
+from memory_contract.cases.disk_recording import restore_files
 from memory_contract.cases.locks import SQLITE
 from memory_contract.cases.perturbation import Perturbation
 from memory_contract.cases.workload import build_append
 from memory_contract.entries import message_of
-from memory_contract.faults.vfs.images import Files, read_files, write_files
+from memory_contract.faults.vfs.images import Files, read_files
 from memory_contract.history import Ids, Operation
-from memory_contract.workers.pool import StoreRaised, WorkerLost
 
 ENTRIES: Final = 7
 DAMAGED: Final = 3
+LOGS: Final = ("-wal", "-journal")
 # The first byte is invalid in UTF-8, the second in JSON.
 ROTS: Final = (b"\xff", b"\x01")
 
@@ -51,15 +50,17 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
     store.close()
     reader = context.open_in_process()
     context.require_room(len(expected))
-    expect_there(context, reader, session, expected, "a message")
+    expect_there(reader, session, expected, "a message")
     reader.close()
     _checkpoint(context.workspace)
-    files = _find_files(context.workspace, _build_text(DAMAGED).encode())
+    text = _build_text(DAMAGED).encode()
+    files = {path: data for path, data in _read_all(context.workspace) if text in data}
     if not files:
         raise CaseNotClaimed("no file of the workspace holds the text of an entry as it is")
+    middle = len(text) // 2
     for rot in ROTS:
         for path, data in files.items():
-            path.write_bytes(_overwrite(data, _build_text(DAMAGED).encode(), rot))
+            path.write_bytes(data.replace(text, text[:middle] + rot + text[middle + 1 :]))
         _expect_loud(context, session, expected)
 
 
@@ -70,21 +71,13 @@ def _expect_loud(context: CaseContext, session: str, expected: list[Message]) ->
             seen = to_spoken(reader.get(session))
     except Exception:  # noqa: BLE001 -- this is what should happen
         return
-    context.expect(
-        len(seen) >= len(expected),
-        "silent loss",
-        f"one of {len(expected)} stored messages was damaged, and a read shows {len(seen)} "
-        "without an error",
-        session=session,
-    )
+    count = f"one of {len(expected)} stored messages was damaged"
+    proof = f"{count}, and a read shows {len(seen)} without an error"
+    context.expect(len(seen) >= len(expected), "silent loss", proof, session=session)
     whole = [told for told in to_spoken(expected) if told[1] != _build_text(DAMAGED)]
     lost = [told for told in whole if told not in seen]
-    context.expect(
-        not lost,
-        "silent loss",
-        f"one stored message was damaged, and others are gone without an error: {shown(lost)}",
-        session=session,
-    )
+    proof = f"{count}, and others are gone without an error: {shown(lost)}"
+    context.expect(not lost, "silent loss", proof, session=session)
     if seen == to_spoken(expected):
         context.note("a byte of a stored entry was changed in its file, and it came back unchanged")
 
@@ -103,17 +96,10 @@ def _checkpoint(workspace: Path) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _find_files(workspace: Path, text: bytes) -> dict[Path, bytes]:
-    """The files that contain the text, with their contents."""
-    files = [path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink()]
-    data = {p: p.read_bytes() for p in files if not p.name.endswith(("-wal", "-journal"))}
-    return {path: held for path, held in data.items() if text in held}
-
-
-def _overwrite(data: bytes, text: bytes, rot: bytes) -> bytes:
-    """The data with a byte in the middle of the text overwritten, wherever the text occurs."""
-    middle = len(text) // 2
-    return data.replace(text, text[:middle] + rot + text[middle + 1 :])
+def _read_all(workspace: Path) -> Iterator[tuple[Path, bytes]]:
+    for path in workspace.rglob("*"):
+        if path.is_file() and not path.is_symlink() and not path.name.endswith(LOGS):
+            yield path, path.read_bytes()
 
 
 # How many bits a check flips, and at how many places it truncates a file; drawn by the seed.
@@ -140,12 +126,7 @@ class Damage:
 )
 def damaged_file_is_loud(context: CaseContext) -> None:
     """Flip bits, cut files off, take a log away: reading raises, or shows nothing wrong."""
-    check_damage(context, FLIPS)
-
-
-def check_damage(context: CaseContext, flips: int) -> int:
-    """Open damaged files, which must be loud; how many there were."""
-    return DamagedFiles(context, flips).run()
+    DamagedFiles(context, FLIPS).run()
 
 
 def _write_sessions(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
@@ -165,11 +146,6 @@ def _write_sessions(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, 
     if not any(data.startswith(SQLITE) for data in closed.values()):
         raise CaseNotClaimed("the store keeps no SQLite file in its workspace")
     return told, copies[0], copies[1], closed
-
-
-def encode_text(id_: str) -> bytes:
-    """The content of a message, as it is stored by formats that do not change it."""
-    return str(message_of(id_)["content"]).encode()
 
 
 def _build_damages(
@@ -232,28 +208,19 @@ class DamagedFiles(Perturbation[Damage]):
     def positions(self) -> Iterator[Damage]:
         """The kinds of damage, at places drawn by the seed."""
         batches = [batch for each in self._appended.values() for batch in each]
-        texts = [encode_text(id_) for batch in batches for id_ in batch]
+        # The contents of messages, as formats store them that do not change them.
+        texts = [str(message_of(id_)["content"]).encode() for batch in batches for id_ in batch]
         half, hot, closed = self._copies
         return _build_damages(half, hot, closed, self._flips, texts, self.context.random)
 
     def disturb(self, position: Damage) -> None:
         """Read damaged files; a store that cannot be opened fails the first read."""
         self.count += 1
-        folder, began = self.context.create_sibling_workspace(), time.monotonic_ns()
-        write_files(position.files, folder)
-        worker = self.reopening_worker(folder)
-        try:
-            log = self.open_and_run(worker, folder, self._program)
-        except (StoreRaised, Refused) as error:
-            log = Log()
-            log.add(failed("after", self._program.calls[0], began, error), error)
-        except WorkerLost as error:
-            raise CaseUnknown(f"a process was lost with {position.what}: {error}") from error
-        finally:
-            with contextlib.suppress(StoreRaised, Refused, WorkerLost):
-                worker.ask("close")
-            shutil.rmtree(folder, ignore_errors=True)
-        self.context.record_fault(position.what, began, time.monotonic_ns())
+        with (
+            restore_files(self.context, position.files) as folder,
+            self.context.fault(position.what),
+        ):
+            log = self.reopen(folder, self._program)
         self._judge(position, log)
 
     def _judge(self, damage: Damage, log: Log) -> None:
@@ -266,7 +233,7 @@ class DamagedFiles(Perturbation[Damage]):
                 continue
             known = op.value in states
             # Without checksums, SQLite returns what it finds, and so does a store on it.
-            if damage.plain or (not known and self.context.adapter.claims(["checksum"])):
+            if damage.plain or (not known and self.context.claims("checksum")):
                 self._fail(damage, op, states)
             found = "older" if known and found != "changed" else "changed"
         self._unnoticed[found] += 1
@@ -276,12 +243,9 @@ class DamagedFiles(Perturbation[Damage]):
         lost = [id_ for id_ in states[-1] if id_ not in seen]
         more = [id_ for id_ in seen if id_ not in states[-1]]
         wrong = f"lacks [{' '.join(lost)}]" + (f", has [{' '.join(more)}] too much" if more else "")
-        self.context.fail(
-            "silent loss" if op.value in states else "silently wrong",
-            f"with {damage.what}, a read of {op.session} raises nothing and {wrong}",
-            session=op.session,
-            ids=tuple(lost + more),
-        )
+        proof = f"with {damage.what}, a read of {op.session} raises nothing and {wrong}"
+        name = "silent loss" if op.value in states else "silently wrong"
+        self.context.fail(name, proof, session=op.session, ids=tuple(lost + more))
 
     def summarize(self) -> None:
         """Note the damage that was not noticed."""

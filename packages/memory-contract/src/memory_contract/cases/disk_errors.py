@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,24 +15,15 @@ from memory_contract.case_context import (
     CaseContext,
     CaseNotClaimed,
     CaseNotRun,
-    CaseUnknown,
     CaseVacuous,
     Client,
 )
 from memory_contract.cases.case import case
-from memory_contract.cases.disk_recording import (
-    build_look_back,
-    record_disk,
-    restore_image,
-)
+from memory_contract.cases.disk_recording import record_disk
 from memory_contract.cases.locks import is_sqlite
 from memory_contract.cases.perturbation import (
-    DiskFailure,
     Perturbation,
-    RecordedPerturbation,
-    begin_failure,
-    count_calls,
-    draw_failures,
+    draw_positions,
     find_error,
     is_violated,
 )
@@ -62,7 +54,7 @@ LOGS: Final = ("-wal", "-journal")
 )
 def io_error_loop(context: CaseContext) -> None:
     """Fail the n-th open, read, write, sync, truncate and delete, once and from then on."""
-    fail_everywhere(context, tuple(ERRORS), full=False, most=FAILURES)
+    DiskErrors(context, tuple(ERRORS), full=False, most=FAILURES).run()
 
 
 @case(
@@ -72,37 +64,56 @@ def io_error_loop(context: CaseContext) -> None:
 )
 def disk_full_loop(context: CaseContext) -> None:
     """Let the disk be full from the n-th write on, then free some space and go on."""
-    fail_everywhere(context, ("write",), full=True, most=2 * FAILURES)
+    DiskErrors(context, ("write",), full=True, most=2 * FAILURES).run()
 
 
 @case(
     "faults",
     catches="a recovery that gives up what it could not read, or begins anew",
     modes=("processes",),
+    durable=True,
 )
 def io_error_in_recovery(context: CaseContext) -> None:
     """Kill a store; fail the n-th call of whoever opens it next, once and from then on."""
-    fail_in_recovery(context, kills=KILLS, most=FAILURES, within_s=RECOVERY_S)
+    RecoveryErrors(context, kills=KILLS, most=FAILURES).run(within_s=RECOVERY_S)
 
 
-def fail_everywhere(
-    context: CaseContext, kinds: Sequence[Kind], *, full: bool, most: int, both: bool = False
-) -> int:
-    """Fail up to `most` calls of each kind in each operation; how many times a call failed.
+@dataclass(frozen=True, slots=True)
+class DiskFailure:
+    """Which call to the disk fails."""
+
+    kind: Kind
+    nth: int
+    full: bool
+    once: bool
+
+    def __str__(self) -> str:
+        """For a proof."""
+        what = "the disk was full" if self.full else f"a {self.kind} failed"
+        return f"{what} at call {self.nth}{'' if self.once else ' and from then on'}"
+
+    def begin(self, worker: Worker) -> None:
+        """Let the disk of a process fail from now on."""
+        worker.call_plugin("fail", (self.kind,), self.nth, self.full, self.once)
+
+
+def _draw_failures(
+    context: CaseContext, calls: dict[Kind, int], most: int, *, full: bool, both: bool
+) -> Iterator[DiskFailure]:
+    """Up to `most` failures among the calls of each kind.
 
     With `both`, each call fails once and from then on; otherwise the seed decides.
     """
-    return DiskErrors(context, kinds, full=full, most=most, both=both).run()
+    for kind, count in calls.items():
+        for nth in sorted(draw_positions(context, count, most)):
+            for once in (True, False) if both else (context.random.choice((True, False)),):
+                yield DiskFailure(kind, nth, full=full, once=once)
 
 
-def fail_in_recovery(
-    context: CaseContext, *, kills: int, most: int, within_s: float, both: bool = False
-) -> int:
-    """Fail up to `most` calls of each kind after each kill; how many times a call failed."""
-    if context.adapter.durability == "none":
-        raise CaseNotClaimed("the store does not claim to survive the end of its process")
-    loop = RecoveryErrors(context, kills=kills, most=most, both=both)
-    return loop.run(within_s=within_s, wanted=kills * most * len(ERRORS))
+def _count_calls(worker: Worker, before: dict[Kind, int]) -> dict[Kind, int]:
+    """How many calls of each kind there were since then."""
+    after: dict[Kind, int] = worker.call_plugin("calls")
+    return {kind: count - before.get(kind, 0) for kind, count in after.items()}
 
 
 class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
@@ -114,7 +125,13 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
     noun = "failures"
 
     def __init__(
-        self, context: CaseContext, kinds: Sequence[Kind], *, full: bool, most: int, both: bool
+        self,
+        context: CaseContext,
+        kinds: Sequence[Kind],
+        *,
+        full: bool,
+        most: int,
+        both: bool = False,
     ) -> None:
         super().__init__(context)
         self._kinds = kinds
@@ -126,53 +143,76 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
         # How often the writer could be tried again on a disk that works, and how often in vain.
         self._tried = self._unusable = 0
 
-    @property
-    def _process(self) -> Worker:
-        worker: Worker = self._writer.handle.worker
-        return worker
+    def _new_client(self) -> Client:
+        disk = FaultyDisk(self.context.workspace)
+        return self.context.open_in_process(wait_s=WAIT_S, plugin=disk)
+
+    def _replace_writer(self) -> None:
+        self._writer.worker.kill()
+        self._writer = self._new_client()
+
+    def _open(self) -> None:
+        self._writer.worker.ask("open", self.context.workspace, self.context.flavour)
 
     def positions(self) -> Iterator[tuple[Verb | None, DiskFailure]]:
         """Calls of each operation, then those of opening the store."""
         for verb in (*list_verbs(self.context), None):
-            calls = self._count_calls(verb)
-            wanted = {kind: calls.get(kind, 0) for kind in self._kinds}
-            for failure in draw_failures(
-                self.context, wanted, self._most, full=self._full, both=self._both
+            made = self._count_calls(verb)
+            calls = {kind: made.get(kind, 0) for kind in self._kinds}
+            for failure in _draw_failures(
+                self.context, calls, self._most, full=self._full, both=self._both
             ):
                 yield verb, failure
 
     def _count_calls(self, verb: Verb | None) -> dict[Kind, int]:
-        call = self._prepare(verb)
-        before: dict[Kind, int] = self._process.call_plugin("calls")
+        call, worker = self._prepare(verb), self._writer.worker
+        before: dict[Kind, int] = worker.call_plugin("calls")
         if call is None:
             self._open()
         else:
             self._writer.make(call)
-        calls = count_calls(self._process, before)
+        calls = _count_calls(worker, before)
         if not calls:
-            missing = self._process.call_plugin("missing")
+            missing = worker.call_plugin("missing")
             files = [path for path in self.context.workspace.rglob("*") if path.is_file()]
             if missing and any(map(is_sqlite, files)):
                 raise CaseNotRun(f"faults below the standard library's SQLite: {missing}")
             raise CaseNotClaimed("the store keeps no SQLite file")
         return calls
 
+    def _prepare(self, verb: Verb | None) -> Call | None:
+        """Let the witness make the calls that lead to an operation, and reopen the writer."""
+        self._writer.worker.ask("close")
+        if verb is None:
+            return None
+        *before, call = build_calls(self.context, verb)
+        for each in before:
+            self._witness.make(each)
+        self._open()
+        return call
+
     def disturb(self, position: tuple[Verb | None, DiskFailure]) -> None:
         """Fail one call; on a disk that works again, witness and writer must go on."""
         verb, failure = position
-        doing = verb or "opening"
-        call = self._prepare(verb)
-        begin_failure(self._process, failure)
+        call, doing = self._prepare(verb), verb or "opening"
+        failure.begin(self._writer.worker)
         began = time.monotonic_ns()
         if call is None:
             with contextlib.suppress(StoreRaised, Refused, WorkerLost):
                 self._open()
         else:
             self._writer.attempt(call)
-        if not self._heal(failure, doing, began):
+        try:
+            failed: list[int] = self._writer.worker.call_plugin("heal")
+        except WorkerLost:
+            self.context.note(f"in {doing} {failure}, and the store did not come back from it")
+            self._replace_writer()
             return
+        if failed:
+            self.count += 1
+            self.context.record_fault(f"{failure} in {doing}", began, max(failed))
         read = Call(op="read", session=self.context.new_session())
-        self._expect_witness_goes_on(failure, doing, call or read)
+        self._expect_witness_goes_on(f"{doing}, in which {failure}", call or read)
         self._tried += 1
         if not self._is_usable(call):
             # It said so. The next writer shows whether a new handle is better.
@@ -182,7 +222,7 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
     def _is_usable(self, call: Call | None) -> bool:
         if call is None:
             try:
-                self._process.ask("close")
+                self._writer.worker.ask("close")
                 self._open()
             except (StoreRaised, Refused):
                 return False
@@ -191,79 +231,40 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
         seen = self._writer.attempt(Call(op="read", session=call.session))
         return again.outcome == "ok" and seen.outcome == "ok"
 
-    def summarize(self) -> None:
-        """Note whether the same handle could be used when its disk worked again."""
-        if self._unusable:
-            what = "a full disk" if self._full else "a disk error"
-            self.context.note(
-                f"after {what}, the same handle could not be used in {self._unusable} of"
-                f" {self._tried} cases, and said so; a new one could"
-            )
-
-    def _heal(self, failure: DiskFailure, doing: str, began: int) -> bool:
-        """End the failure; whether the writer is still there."""
-        try:
-            failed: list[int] = self._process.call_plugin("heal")
-        except WorkerLost:
-            self.context.note(f"in {doing} {failure}, and the store did not come back from it")
-            self._replace_writer()
-            return False
-        if failed:
-            self.count += 1
-            self.context.record_fault(f"{failure} in {doing}", began, max(failed))
-        return True
-
-    def _prepare(self, verb: Verb | None) -> Call | None:
-        """Let the witness make the calls that lead to an operation, and reopen the writer."""
-        call = None
-        if verb is not None:
-            *before, call = build_calls(self.context, verb)
-            for each in before:
-                self._witness.make(each)
-        self._process.ask("close")
-        if verb is not None:
-            self._open()
-        return call
-
-    def _open(self) -> None:
-        self._process.ask("open", self.context.workspace, self.context.flavour)
-
-    def _expect_witness_goes_on(self, failure: DiskFailure, doing: str, call: Call) -> None:
+    def _expect_witness_goes_on(self, what: str, call: Call) -> None:
         try:
             self._witness.make(build_append(self.context, call.session))
             self._witness.make(Call(op="read", session=call.session))
             if call.target is not None:
                 self._witness.make(Call(op="read", session=call.target))
         except (StoreRaised, Refused, WorkerLost) as error:
-            self._process.kill()
+            self._writer.worker.kill()
             fresh = self.context.open_in_process(wait_s=WAIT_S)
             released = fresh.attempt(build_append(self.context, call.session))
-            lock = released.outcome == "ok"
-            self.context.fail(
-                "stranded lock" if lock else "unusable after a fault",
-                f"after {doing}, in which {failure}, and when the disk was well again,"
-                f" another process met {format_error(error)}"
-                + (", until the first one was killed" if lock else ""),
-                session=call.session,
-            )
+            met = f"when the disk was well again, another process met {format_error(error)}"
+            proof = f"after {what}, and {met}"
+            if released.outcome == "ok":
+                proof += ", until the first one was killed"
+                self.context.fail("stranded lock", proof, session=call.session)
+            self.context.fail("unusable after a fault", proof, session=call.session)
 
-    def _new_client(self) -> Client:
-        disk = FaultyDisk(self.context.workspace)
-        return self.context.open_in_process(wait_s=WAIT_S, plugin=disk)
-
-    def _replace_writer(self) -> None:
-        self._process.kill()
-        self._writer = self._new_client()
+    def summarize(self) -> None:
+        """Note whether the same handle could be used when its disk worked again."""
+        if self._unusable:
+            what = "a full disk" if self._full else "a disk error"
+            cases = f"{self._unusable} of {self._tried} cases, and said so; a new one could"
+            self.context.note(f"after {what}, the same handle could not be used in {cases}")
 
 
-class RecoveryErrors(RecordedPerturbation[tuple[Image, DiskFailure]]):
+class RecoveryErrors(Perturbation[tuple[Image, DiskFailure]]):
     """Opens what a kill left behind on a disk that fails, and again when it works."""
 
     noun = "failures"
     least = 12
 
-    def __init__(self, context: CaseContext, *, kills: int, most: int, both: bool) -> None:
-        super().__init__(context, record_disk(context))
+    def __init__(self, context: CaseContext, *, kills: int, most: int, both: bool = False) -> None:
+        super().__init__(context)
+        self._recording = record_disk(context)
         self._kills = kills
         self._most = most
         self._both = both
@@ -272,15 +273,19 @@ class RecoveryErrors(RecordedPerturbation[tuple[Image, DiskFailure]]):
     def positions(self) -> Iterator[tuple[Image, DiskFailure]]:
         """Calls of the recovery from each kill."""
         for image in self._draw_kills():
-            calls = dict(sorted(self._count_calls(image).items()))
-            for failure in draw_failures(
+            with self._recording.restore(image) as folder:
+                worker = self.reopening_worker(folder)
+                before: dict[Kind, int] = worker.call_plugin("calls")
+                self.open_and_run(worker, folder, self._build_reads(image))
+                calls = dict(sorted(_count_calls(worker, before).items()))
+            for failure in _draw_failures(
                 self.context, calls, self._most, full=False, both=self._both
             ):
                 yield image, failure
 
     def _draw_kills(self) -> list[Image]:
         """What kills leave behind, at moments when a log or a journal is needed to come back."""
-        recording = self.recording
+        recording = self._recording
         places = [at for at in range(1, len(recording.changes)) if recording.find_running(at)]
         self.context.random.shuffle(places)
         found: list[Image] = []
@@ -294,22 +299,12 @@ class RecoveryErrors(RecordedPerturbation[tuple[Image, DiskFailure]]):
             raise CaseVacuous("a kill never left anything behind that had to be recovered")
         return found
 
-    def _count_calls(self, image: Image) -> dict[Kind, int]:
-        with restore_image(self.context, self.recording, image) as folder:
-            worker = self.reopening_worker(folder)
-            before: dict[Kind, int] = worker.call_plugin("calls")
-            self.open_and_run(worker, folder, self._build_reads(image))
-            calls = count_calls(worker, before)
-            worker.ask("close")
-        return calls
-
     def disturb(self, position: tuple[Image, DiskFailure]) -> None:
         """Fail one call of a recovery; on a disk that works again, everything must be there."""
         image, failure = position
-        with restore_image(self.context, self.recording, image) as folder:
-            worker = self.reopening_worker(folder)
-            begin_failure(worker, failure)
-            during = Log()
+        with self._recording.restore(image) as folder:
+            worker, during = self.reopening_worker(folder), Log()
+            failure.begin(worker)
             try:
                 with contextlib.suppress(StoreRaised, Refused):
                     during = self.open_and_run(worker, folder, self._build_reads(image))
@@ -318,64 +313,39 @@ class RecoveryErrors(RecordedPerturbation[tuple[Image, DiskFailure]]):
                 self.context.note(f"{failure} in a recovery, and the process did not survive it")
                 self.close()
                 failed = [0]
-            if not failed:
-                return
-            self.count += 1
-            op = self._find_killed(image)
-            what = f"{failure} in the recovery from a kill during {op.op}"
-            self.context.record_fault(what, op.invoke_ns, op.complete_ns)
-            self._judge(image, failure, during, self._reopen(image, failure, folder))
+            if failed:
+                self.count += 1
+                self._judge(image, failure, during, self._look_back(image, folder))
 
-    def _reopen(self, image: Image, failure: DiskFailure, folder: Path) -> Log:
+    def _look_back(self, image: Image, folder: Path) -> Log:
         """What is there when the disk works again: in this process, else in a fresh one."""
-        program = build_look_back(self.context, self.recording, image.after)
+        program = self._recording.build_look_back(image.after)
         with contextlib.suppress(StoreRaised, Refused, WorkerLost):
-            worker = self.reopening_worker(folder)
-            with contextlib.suppress(StoreRaised, Refused):
-                worker.ask("close")
-            log = self.open_and_run(worker, folder, program)
-            worker.ask("close")
-            return log
+            return self.open_and_run(self.reopening_worker(folder), folder, program)
         self._unusable += 1
         self.close()
-        worker = self.reopening_worker(folder)
-        try:
-            log = self.open_and_run(worker, folder, program)
-            worker.ask("close")
-        except (StoreRaised, Refused) as error:
-            self._fail(image, failure, f"the store cannot be opened: {format_error(error)}")
-        except WorkerLost as error:
-            raise CaseUnknown(f"a process was lost after a kill: {error}") from error
-        return log
+        return self.reopen(folder, program)
 
     def _judge(self, image: Image, failure: DiskFailure, during: Log, after: Log) -> None:
-        done = self.recording.build_history(image.after, durable=True)
-        self.context.history[:] = [*done, *during.operations, *after.operations]
-        if is_violated(self.context.history):
-            self._fail(image, failure, "")
-        if raised := find_error(after):
-            self._fail(image, failure, f"the store cannot be used: {raised}")
-        self.context.history[:] = [recorded.op for recorded in self.recording.ops]
-
-    def _fail(self, image: Image, failure: DiskFailure, why: str) -> None:
-        op = self._find_killed(image)
+        op = self._recording.find_running(image.after)
+        assert op is not None
         what = f"a kill during {op.op} on {op.session} and a recovery in which {failure}"
-        name = "unusable after a fault" if why else "lost in recovery"
-        self.fail_after(self.context.history, name, why, image, what)
+        self.context.record_fault(what, op.invoke_ns, op.complete_ns)
+        done = self._recording.build_history(image.after, durable=True)
+        history: list[Operation] = [*done, *during.operations, *after.operations]
+        if is_violated(history):
+            self._recording.fail(history, "lost in recovery", "", image, what)
+        if raised := find_error(after):
+            why = f"the store cannot be used: {raised}"
+            self._recording.fail(history, "unusable after a fault", why, image, what)
 
     def summarize(self) -> None:
         """Note whether the process whose disk had failed could open the store again."""
         if self._unusable:
-            self.context.note(
-                f"in {self._unusable} of {self.count} cases the process whose disk had failed could"
-                " not open the store when it was well again; a new one could"
-            )
-
-    def _find_killed(self, image: Image) -> Operation:
-        op = self.recording.find_running(image.after)
-        assert op is not None
-        return op
+            cases = f"in {self._unusable} of {self.count} cases the process whose disk had failed"
+            well = "could not open the store when it was well again; a new one could"
+            self.context.note(f"{cases} {well}")
 
     def _build_reads(self, image: Image) -> Program:
-        calls = build_look_back(self.context, self.recording, image.after).calls
+        calls = self._recording.build_look_back(image.after).calls
         return Program("meanwhile", tuple(c for c in calls if c.op == "read")[:READS])

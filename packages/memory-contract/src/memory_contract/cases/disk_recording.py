@@ -9,13 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from random import Random
-from typing import Final
+from typing import Final, NoReturn
 
 from memory_contract.calls import Call, Program
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun, Client
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun
 from memory_contract.cases.locks import SQLITE
 from memory_contract.cases.workload import build_append, build_calls, list_changes
 from memory_contract.faults.vfs.disk import Change
@@ -29,6 +28,7 @@ from memory_contract.faults.vfs.images import (
     write_files,
 )
 from memory_contract.history import Operation
+from memory_contract.workers.pool import Worker
 
 # Appends before and after everything else: a log that grows, and is moved into its file.
 APPENDS: Final = 6
@@ -47,24 +47,21 @@ class RecordedOp:
 class DiskRecording:
     """All operations of a store, and all that they did to its disk."""
 
+    context: CaseContext
     ops: tuple[RecordedOp, ...]
-    changes: tuple[Change, ...]
-    # What was there before, and what is there beside the files of SQLite.
-    base: Files
+    changes: Sequence[Change]
+    # What is there beside the files of SQLite, and what was there before.
     others: Files
+    base: Files = field(default_factory=dict)
 
-    def count_acknowledged(self, after: int) -> int:
-        """How many operations were over when the disk had seen so many changes."""
-        return sum(recorded.ended <= after for recorded in self.ops)
-
-    def build_images(self, wanted: int, random: Random) -> Iterator[Image]:
-        """Power cuts in it."""
+    def build_images(self, wanted: int) -> Iterator[Image]:
+        """Power cuts in it; no two leave the same after the same operations."""
         return build_images(
             self.changes,
             wanted=wanted,
-            random=random,
+            random=self.context.random,
             base=self.base,
-            stage=self.count_acknowledged,
+            stage=lambda after: sum(recorded.ended <= after for recorded in self.ops),
         )
 
     def find_running(self, after: int) -> Operation | None:
@@ -73,13 +70,52 @@ class DiskRecording:
 
     def build_history(self, after: int, *, durable: bool) -> list[Operation]:
         """What had been done by then. Unless it is `durable`, its outcome is unknown."""
-        found = []
-        for recorded in self.ops:
-            if recorded.ended <= after and durable:
-                found.append(recorded.op)
-            elif recorded.began < after:
-                found.append(forget_outcome(recorded.op))
-        return found
+        return [
+            each.op if each.ended <= after and durable else forget_outcome(each.op)
+            for each in self.ops
+            if each.began < after or (each.ended <= after and durable)
+        ]
+
+    def fail(
+        self, history: Sequence[Operation], name: str, why: str, image: Image, what: str
+    ) -> NoReturn:
+        """Accuse the store, with the history that proves it."""
+        place = f"change {image.after} of {len(self.changes)}"
+        self.context.history[:] = history
+        self.context.fail(name, f"{why or 'seen'} after {what} ({place})")
+
+    @contextmanager
+    def restore(self, image: Image) -> Iterator[Path]:
+        """A workspace with the files of an image."""
+        with restore_files(self.context, self.others | image.files) as folder:
+            yield folder
+
+    def build_look_back(self, after: int) -> Program:
+        """Read everything that was begun by then, return to every snapshot, and go on."""
+        done = [recorded.op for recorded in self.ops if recorded.began < after]
+        sessions = dict.fromkeys(name for op in done for name in (op.session, op.target) if name)
+        calls = [Call(op="read", session=session) for session in sessions]
+        for each in self.ops:
+            session, snapshot = each.op.session, each.op.snapshot
+            taken = each.op.op == "snapshot" and each.ended <= after
+            if taken and self.context.claims("rollback"):
+                calls.append(Call(op="rollback", session=session, snapshot=snapshot))
+                calls.append(Call(op="read", session=session))
+        for session in [*list(sessions)[:1], self.context.new_session()]:
+            calls.append(build_append(self.context, session))
+            calls.append(Call(op="read", session=session))
+        return Program("after", tuple(calls))
+
+
+@contextmanager
+def restore_files(context: CaseContext, files: Files) -> Iterator[Path]:
+    """A workspace with these files."""
+    folder = context.create_sibling_workspace()
+    try:
+        write_files(files, folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def forget_outcome(op: Operation) -> Operation:
@@ -89,9 +125,8 @@ def forget_outcome(op: Operation) -> Operation:
 
 def record_disk(context: CaseContext) -> DiskRecording:
     """Let a store do everything that it claims, from its first opening on."""
-    disk = FaultyDisk(context.workspace, remember=True)
-    client = context.open_in_process(plugin=disk)
-    worker = client.handle.worker
+    client = context.open_in_process(plugin=FaultyDisk(context.workspace, remember=True))
+    worker = client.worker
     ops: list[RecordedOp] = []
     session = context.new_session()
     appends = [build_append(context, session, 1 + n % 3) for n in range(2 * APPENDS)]
@@ -104,17 +139,20 @@ def record_disk(context: CaseContext) -> DiskRecording:
         # Closing moves a log into its file, opening looks for one.
         worker.ask("close")
         worker.ask("open", context.workspace, context.flavour)
-    changes: list[Change] = worker.call_plugin("changes")
-    others = _find_other_files(context, client, changes)
-    worker.kill()
-    return DiskRecording(ops=tuple(ops), changes=tuple(changes), base={}, others=others)
+    changes, others = stop_recording(context, worker)
+    return DiskRecording(context=context, ops=tuple(ops), changes=changes, others=others)
 
 
-def _find_other_files(context: CaseContext, client: Client, changes: Sequence[Change]) -> Files:
-    """Files that were not recorded. A store that writes data to them cannot be judged."""
+def stop_recording(context: CaseContext, worker: Worker) -> tuple[Sequence[Change], Files]:
+    """The recorded changes, and files that are not of SQLite; the process is killed.
+
+    A store that writes data to other files cannot be judged.
+    """
+    changes: Sequence[Change] = worker.call_plugin("changes")
+    missing = worker.call_plugin("missing")
     there = read_files(context.workspace)
+    worker.kill()
     if not changes:
-        missing = client.handle.worker.call_plugin("missing")
         if missing and any(data.startswith(SQLITE) for data in there.values()):
             raise CaseNotRun(f"power loss on the standard library's SQLite: {missing}")
         raise CaseNotClaimed("the store keeps no SQLite file in its workspace")
@@ -123,32 +161,4 @@ def _find_other_files(context: CaseContext, client: Client, changes: Sequence[Ch
         if data and known.get(name) != data:
             file = Path(name).name
             raise CaseNotClaimed(f"the store writes {file} in ways that the kit cannot see")
-    return {name: data for name, data in there.items() if name not in known}
-
-
-@contextmanager
-def restore_image(context: CaseContext, recording: DiskRecording, image: Image) -> Iterator[Path]:
-    """A workspace with the files of an image."""
-    folder = context.create_sibling_workspace()
-    try:
-        write_files(recording.others | image.files, folder)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def build_look_back(context: CaseContext, recording: DiskRecording, after: int) -> Program:
-    """Read everything that was begun by then, return to every snapshot, and go on."""
-    done = [recorded.op for recorded in recording.ops if recorded.began < after]
-    sessions = dict.fromkeys(name for op in done for name in (op.session, op.target) if name)
-    calls = [Call(op="read", session=session) for session in sessions]
-    for recorded in recording.ops:
-        op = recorded.op
-        taken = op.op == "snapshot" and recorded.ended <= after
-        if taken and context.adapter.claims(["rollback"]):
-            calls.append(Call(op="rollback", session=op.session, snapshot=op.snapshot))
-            calls.append(Call(op="read", session=op.session))
-    for session in [*list(sessions)[:1], context.new_session()]:
-        calls.append(build_append(context, session))
-        calls.append(Call(op="read", session=session))
-    return Program("after", tuple(calls))
+    return changes, {name: data for name, data in there.items() if name not in known}

@@ -11,6 +11,7 @@ from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     build_batch,
+    complete_turn,
     expect_equal,
     is_same,
     shown,
@@ -107,19 +108,30 @@ def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
     expected: list[Message] = []
     refusals: list[str] = []
     for what, text in pace(context, list(contents.items()), "strange texts", least=3):
-        batch = build_batch(context, text)
-        if try_put(context, store, session, batch, what):
-            expected += batch
-            expect_equal(context, store, session, expected, what)
-        else:
+        if not _say(store, session, expected, what, [build_batch(context, text)]):
             refusals.append(what)
-        plain = build_batch(context, f"after {what}")
-        store.put(session, *plain)
-        expected += plain
-        expect_equal(context, store, session, expected, f"the message after {what}")
-    expect_equal(context, context.open_elsewhere(), session, expected, "what another caller reads")
+    expect_equal(context.open_elsewhere(), session, expected, "what another caller reads")
     if refusals:
         context.note(f"refused in a message: {', '.join(refusals)}")
+
+
+def _say(
+    store: Client, session: str, expected: list[Message], what: str, batches: list[list[Message]]
+) -> bool:
+    """Say strange batches and a plain one, and read after each; whether the last was taken."""
+    taken = False
+    for batch in batches:
+        taken = try_put(store, session, batch, what)
+        if taken:
+            expected += batch
+            expect_equal(store, session, expected, what)
+            if "metadata" in batch[0]:
+                _expect_fields(store, session, batch[0], what, place=-len(batch))
+    plain = build_batch(store.context, f"after {what}")
+    store.put(session, *plain)
+    expected += plain
+    expect_equal(store, session, expected, f"the message after {what}")
+    return taken
 
 
 @case("edges", needs=["fields"], catches="a value that comes back as another: 1 for true, nothing")
@@ -127,18 +139,19 @@ def json_values_survive(context: CaseContext) -> None:
     """Put values of every kind that JSON has into fields: each comes back equal, or is refused."""
     store = context.open()
     for what, value in pace(context, list(VALUES.items()), "JSON values", least=3):
-        message = _build_carrier(value)
-        session = context.new_session()
-        batch = _build_field_batch(context, message)
-        if try_put(context, store, session, batch, what):
-            _expect_fields(context, store, session, message, what)
+        session, message = context.new_session(), _build_carrier(value)
+        if try_put(store, session, complete_turn(context, message), what):
+            _expect_fields(store, session, message, what)
         else:
             context.note(f"{what} is refused in a field")
     for what, value in CONVERTED.items():
-        session = context.new_session()
-        message = _build_carrier(value)
-        if try_put(context, store, session, _build_field_batch(context, message), what):
-            _note_conversion(context, store, session, message, what)
+        session, message = context.new_session(), _build_carrier(value)
+        if try_put(store, session, complete_turn(context, message), what):
+            _expect_fields(store, session, {}, what)
+            back = store.get(session)[0].get("an_unknown_field")
+            # NaN is not equal to itself either.
+            if not is_same(back, value) and back == back:  # noqa: PLR0124
+                context.note(f"{what} in a field is taken, and comes back as {shown(back)}")
 
 
 def _build_carrier(value: Any) -> Message:
@@ -151,52 +164,22 @@ def _build_carrier(value: Any) -> Message:
     }
 
 
-def _build_field_batch(context: CaseContext, message: Message) -> list[Message]:
-    answer = {"role": "assistant", "content": "I see."}
-    return [message, answer] if context.adapter.pairs else [message]
-
-
 def _expect_fields(
-    context: CaseContext, store: Client, session: str, message: Message, what: str, place: int = 0
+    store: Client, session: str, message: Message, what: str, place: int = 0
 ) -> None:
-    seen = store.get(session)
-    context.expect(
-        -len(seen) <= place < len(seen),
-        "lost message",
-        f"a message with {what} was acknowledged and did not come back",
-        session=session,
-    )
+    """Expect that a message came back, with these fields as they were."""
+    context, seen = store.context, store.get(session)
+    proof = f"a message with {what} was acknowledged and did not come back"
+    there = -len(seen) <= place < len(seen)
+    context.expect(there, "lost message", proof, session=session)
     for name, value in message.items():
         back = seen[place].get(name)
         # Omitting a field that is null is the same.
-        context.expect(
-            name in seen[place] or value is None,
-            "dropped field",
-            f"{what}: the field {name!r} did not come back",
-            session=session,
-        )
-        context.expect(
-            is_same(back, value),
-            "changed field",
-            f"{what}: {name!r} was {shown(value)} and came back as {shown(back)}",
-            session=session,
-        )
-
-
-def _note_conversion(
-    context: CaseContext, store: Client, session: str, message: Message, what: str
-) -> None:
-    seen = store.get(session)
-    context.expect(
-        len(seen) > 0,
-        "lost message",
-        f"a message with {what} was acknowledged and did not come back",
-        session=session,
-    )
-    back = seen[0].get("an_unknown_field")
-    # NaN is not equal to itself either.
-    if not is_same(back, message["an_unknown_field"]) and back == back:  # noqa: PLR0124
-        context.note(f"{what} in a field is taken, and comes back as {shown(back)}")
+        kept = name in seen[place] or value is None
+        proof = f"{what}: the field {name!r} did not come back"
+        context.expect(kept, "dropped field", proof, session=session)
+        proof = f"{what}: {name!r} was {shown(value)} and came back as {shown(back)}"
+        context.expect(is_same(back, value), "changed field", proof, session=session)
 
 
 FIELDS: Final[dict[str, Message]] = {
@@ -253,13 +236,13 @@ def message_fields_survive(context: CaseContext) -> None:
             continue
         # A store of turns knows two roles.
         ours = {**message, "role": "user"} if context.adapter.pairs else message
-        batch = _build_field_batch(context, ours)
+        batch = complete_turn(context, ours)
         store.put(session, *batch)
         for caller in (store, other):
-            _expect_fields(context, caller, session, ours, what, place=-len(batch))
+            _expect_fields(caller, session, ours, what, place=-len(batch))
         said += batch
     for place, message in enumerate(context.keep_newest(said)):
-        _expect_fields(context, other, session, message, "in the end", place=place)
+        _expect_fields(other, session, message, "in the end", place=place)
 
 
 @case("edges", catches="a value that is stored as something else, such as its description")
@@ -269,22 +252,9 @@ def unserialisable_is_refused(context: CaseContext) -> None:
     expected: list[Message] = []
     values = list((UNSERIALISABLE | IN_FIELDS).items())
     for what, value in pace(context, values, "values that are no text", least=3):
-        for batch in _build_hidden(context, what, value):
-            if try_put(context, store, session, batch, what):
-                expected += batch
-                expect_equal(context, store, session, expected, what)
-                if "metadata" in batch[0]:
-                    _expect_fields(context, store, session, batch[0], what, place=-len(batch))
-        plain = build_batch(context, f"after {what}")
-        store.put(session, *plain)
-        expected += plain
-        expect_equal(context, store, session, expected, f"the message after {what}")
-
-
-def _build_hidden(context: CaseContext, what: str, value: Any) -> list[list[Message]]:
-    """Batches with the value where text belongs and, if there are fields, in one of them."""
-    batches = [build_batch(context, value)] if what in UNSERIALISABLE else []
-    if context.adapter.claims(["fields"]):
-        message = {"role": "user", "content": "see metadata", "metadata": {"value": value}}
-        batches.append(_build_field_batch(context, message))
-    return batches
+        # Where text belongs and, if there are fields, in one of them.
+        batches = [build_batch(context, value)] if what in UNSERIALISABLE else []
+        if context.claims("fields"):
+            message = {"role": "user", "content": "see metadata", "metadata": {"value": value}}
+            batches.append(complete_turn(context, message))
+        _say(store, session, expected, what, batches)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from memory_contract.calls import is_not_found
 from memory_contract.case_context import CaseContext, CaseVacuous, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.lifecycle import read_unrecorded
 from memory_contract.history import Ids, Operation
 
 # Long enough for a few calls, short enough to wait for.
@@ -25,6 +24,73 @@ _LONG_TTL_S: Final = 3600.0
 _GRACE_NS: Final = 20_000_000
 # How often a longer time to live is tried on a slow machine.
 _TRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A session from an append on, for as long as that said."""
+
+    context: CaseContext
+    append: Operation
+    ttl_ns: int
+    ids: Ids
+
+    @property
+    def session(self) -> str:
+        """The session that lives."""
+        return self.append.session
+
+    @property
+    def ends_ns(self) -> int:
+        """When it has ended at the latest."""
+        late_ns = int(self.context.adapter.ttl_s_late * 1e9)
+        return (self.append.complete_ns or 0) + self.ttl_ns + late_ns
+
+    def record_end(self) -> None:
+        """Record when the session expires, for the checker."""
+        end = Operation(
+            worker="clock",
+            session=self.session,
+            op="expire",
+            invoke_ns=self.append.invoke_ns + self.ttl_ns - _GRACE_NS,
+            complete_ns=self.ends_ns,
+            outcome="ok",
+        )
+        self.context.history.append(end)
+
+    def sleep_until(self, part: float) -> None:
+        """Sleep until this part of its time has passed."""
+        _sleep_until(self.append.invoke_ns + int(part * self.ttl_ns))
+
+    def is_running(self) -> bool:
+        """Whether the last call ended before the session could expire."""
+        ended_ns = self.context.history[-1].complete_ns or 0
+        return ended_ns < self.append.invoke_ns + self.ttl_ns - _GRACE_NS
+
+    def expect_end(self, *readers: Client) -> None:
+        """Wait until it is over: the session shows nothing, or does not exist."""
+        _sleep_until(self.ends_ns)
+        for reader in readers:
+            try:
+                seen = reader.read(self.session)
+            except Exception as error:
+                if not is_not_found(error):
+                    raise
+                continue
+            proof = f"{self.session} should have ended by now, and {reader.name} still sees"
+            proof += f" {' '.join(seen)}"
+            self.context.expect(not seen, "zombie entry", proof, session=self.session)
+
+
+def _sleep_until(moment_ns: int) -> None:
+    while (left_ns := moment_ns - time.monotonic_ns()) >= 0:
+        time.sleep(left_ns / 1e9 + 0.001)
+
+
+def _begin_life(store: Client, ttl_s: float, *, session: str = "", count: int = 2) -> Life:
+    session = session or store.context.new_session()
+    ids = store.append(session, count, ttl_s=ttl_s)
+    return Life(store.context, store.context.history[-1], int(ttl_s * 1e9), ids)
 
 
 def _choose_ttl_s(context: CaseContext) -> float:
@@ -38,68 +104,36 @@ def _grow_ttls(context: CaseContext) -> Iterator[float]:
     raise CaseVacuous("the calls took longer than the sessions were to live")
 
 
-def _record_end(context: CaseContext, session: str, ttl_s: float, since: Operation) -> Operation:
-    """Record when a session expires, counted from this call."""
-    return context.record_expiry(
-        session, ttl_s, replace(since, invoke_ns=since.invoke_ns - _GRACE_NS)
-    )
-
-
-def _sleep_until(moment_ns: float) -> None:
-    time.sleep(max(0.0, (moment_ns - time.monotonic_ns()) / 1e9))
-
-
-def _was_in_time(context: CaseContext, since: Operation, ttl_s: float) -> bool:
-    """Whether the last call ended before the session could expire."""
-    ended = context.history[-1].complete_ns or 0
-    return ended < since.invoke_ns + ttl_s * 1e9 - _GRACE_NS
-
-
-def _start_short_life(context: CaseContext, store: Client) -> tuple[str, Operation, str]:
-    """A session that expires soon, its window, and a snapshot of it if snapshots are claimed."""
+def _begin_short_life(store: Client) -> tuple[Life, str]:
+    """A life that ends soon, and a snapshot of it if snapshots are claimed."""
+    context = store.context
     for ttl_s in _grow_ttls(context):
-        session, taken = context.new_session(), ""
-        store.append(session, 3, ttl_s=ttl_s)
-        append = context.history[-1]
-        if context.adapter.claims(["snapshot", "rollback"]):
+        life, taken = _begin_life(store, ttl_s, count=3), ""
+        if context.claims("snapshot", "rollback"):
             try:
-                taken = store.snapshot(session)
+                taken = store.snapshot(life.session)
             except Exception:
-                if _was_in_time(context, append, ttl_s):
+                if life.is_running():
                     raise
-                continue
-            if not _was_in_time(context, append, ttl_s):
+            if not life.is_running():
                 # It may have begun another life, which has no end.
                 continue
         break
-    return session, _record_end(context, session, ttl_s, append), taken
+    life.record_end()
+    return life, taken
 
 
-def _expect_gone(context: CaseContext, reader: Client, session: str) -> None:
-    """Expect that the session shows nothing, or does not exist."""
-    try:
-        seen = reader.read(session)
-    except Exception as error:
-        if not is_not_found(error):
-            raise
-        return
-    proof = f"{session} should have ended by now, and {reader.name} still sees {' '.join(seen)}"
-    context.expect(not seen, "zombie entry", proof, session=session)
-
-
-def _expect_no_way_back(
-    context: CaseContext, caller: Client, session: str, taken: str, fresh: Ids
-) -> None:
+def _expect_no_way_back(caller: Client, session: str, taken: str, fresh: Ids) -> None:
     """Expect that a snapshot of an expired session brings nothing back."""
     # Not recorded: a store may raise any error for a snapshot that is gone.
     seen: Ids = ()
     with contextlib.suppress(Exception):
-        caller.ask("rollback", session, context.names[taken])
+        caller.ask("rollback", session, caller.context.names[taken])
     with contextlib.suppress(Exception):
-        seen = read_unrecorded(caller, session)
+        seen = caller.look(session)
     back = [id_ for id_ in seen if id_ not in fresh]
     proof = f"{session} ended, and its snapshot brought {' '.join(back)} back"
-    context.expect(not back, "zombie snapshot", proof, session=session)
+    caller.context.expect(not back, "zombie snapshot", proof, session=session)
 
 
 @case(
@@ -109,21 +143,19 @@ def _expect_no_way_back(
 )
 def ttl_ends_everything(context: CaseContext) -> None:
     """Let a session's time run out; entries, name and snapshots are gone, others stay."""
-    store, other = context.open(), context.open_elsewhere()
-    beside = context.new_session()
+    store, other, beside = context.open(), context.open_elsewhere(), context.new_session()
     kept = store.append(beside, 2, ttl_s=_LONG_TTL_S)
-    session, window, taken = _start_short_life(context, store)
-    context.wait_until_after(window)
-    if context.adapter.claims(["list"]):
+    life, taken = _begin_short_life(store)
+    life.expect_end()
+    if context.claims("list"):
         # Before anything is read, since many stores clean up only then.
-        named = session in set(store.ask("sessions"))
-        proof = f"{session} ended and is still listed"
-        context.expect(not named, "zombie session", proof, session=session)
-    for reader in (other, store):
-        _expect_gone(context, reader, session)
+        named = life.session in set(store.ask("sessions"))
+        proof = f"{life.session} ended and is still listed"
+        context.expect(not named, "zombie session", proof, session=life.session)
+    life.expect_end(other, store)
     if taken:
-        _expect_no_way_back(context, store, session, taken, ())
-    context.expect_shown(other, beside, kept, after="the end of another session")
+        _expect_no_way_back(store, life.session, taken, ())
+    context.expect_shown(beside, kept, after="the end of another session")
 
 
 @case(
@@ -133,23 +165,20 @@ def ttl_ends_everything(context: CaseContext) -> None:
 )
 def ttl_is_never_early(context: CaseContext) -> None:
     """Read a session until shortly before its time runs out; it is there, whole."""
-    store, other = context.open(), context.open_elsewhere()
-    beside = context.new_session()
+    store, other, beside = context.open(), context.open_elsewhere(), context.new_session()
     kept = store.append(beside, 2, ttl_s=_LONG_TTL_S)
     # Where reading begins a life anew, one read is all that can be counted from the append.
     moments = (0.85,) if context.adapter.ttl_refreshed_by == "read" else (0.3, 0.6, 0.85)
     for ttl_s in _grow_ttls(context):
-        session = context.new_session()
-        store.append(session, 3, ttl_s=ttl_s)
-        append = context.history[-1]
-        _record_end(context, session, ttl_s, append)
+        life = _begin_life(store, ttl_s, count=3)
+        life.record_end()
         for part, reader in zip(moments, (other, store, other), strict=False):
-            _sleep_until(append.invoke_ns + part * ttl_s * 1e9)
+            life.sleep_until(part)
             # The checker decides whether it had to be there: it knows when the read ended.
-            reader.read(session)
-        if _was_in_time(context, append, ttl_s):
+            reader.read(life.session)
+        if life.is_running():
             break
-    context.expect_shown(other, beside, kept, after="the end of another session")
+    context.expect_shown(beside, kept, after="the end of another session")
 
 
 @case(
@@ -160,74 +189,63 @@ def ttl_is_never_early(context: CaseContext) -> None:
 def ttl_begins_anew_as_declared(context: CaseContext) -> None:
     """Append to sessions and read them at half their time; each ends when it was declared to."""
     store, other = context.open(), context.open_elsewhere()
-    tries = {
+    attempts = {
         "append": _check_renewal_by_append,
         "read": _check_renewal_by_read,
         "nothing": _check_no_renewal,
     }
-    attempt = tries[context.adapter.ttl_refreshed_by]
+    attempt = attempts[context.adapter.ttl_refreshed_by]
     for ttl_s in _grow_ttls(context):
-        if attempt(context, store, other, ttl_s):
+        if attempt(store, other, ttl_s):
             break
 
 
-def _check_renewal_by_append(
-    context: CaseContext, store: Client, other: Client, ttl_s: float
-) -> bool:
-    renewed, watched = context.new_session(), context.new_session()
-    store.append(watched, 2, ttl_s=ttl_s)
-    ended = _record_end(context, watched, ttl_s, context.history[-1])
-    store.append(renewed, 2, ttl_s=ttl_s)
-    first = context.history[-1]
-    _sleep_until(first.invoke_ns + 0.6 * ttl_s * 1e9)
-    other.read(watched)
-    other.append(renewed, ttl_s=ttl_s)
-    if not _was_in_time(context, first, ttl_s):
+def _check_renewal_by_append(store: Client, other: Client, ttl_s: float) -> bool:
+    watched, first = _begin_life(store, ttl_s), _begin_life(store, ttl_s)
+    watched.record_end()
+    first.sleep_until(0.6)
+    other.read(watched.session)
+    renewed = _begin_life(other, ttl_s, session=first.session, count=1)
+    if not first.is_running():
         return False
-    second = context.history[-1]
-    window = _record_end(context, renewed, ttl_s, second)
-    _sleep_until((first.complete_ns or 0) + ttl_s * 1e9 + _GRACE_NS)
+    renewed.record_end()
+    _sleep_until((first.append.complete_ns or 0) + first.ttl_ns + _GRACE_NS)
     # The first life would be over by now.
-    store.read(renewed)
-    proved = _was_in_time(context, second, ttl_s)
-    for session, end in ((watched, ended), (renewed, window)):
-        context.wait_until_after(end)
-        _expect_gone(context, other, session)
+    store.read(renewed.session)
+    proved = renewed.is_running()
+    watched.expect_end(other)
+    renewed.expect_end(other)
     return proved
 
 
-def _check_no_renewal(context: CaseContext, store: Client, other: Client, ttl_s: float) -> bool:
-    session = context.new_session()
-    store.append(session, 2, ttl_s=ttl_s)
-    first = context.history[-1]
-    _sleep_until(first.invoke_ns + 0.6 * ttl_s * 1e9)
-    other.append(session, ttl_s=ttl_s)
-    if not _was_in_time(context, first, ttl_s):
+def _check_no_renewal(store: Client, other: Client, ttl_s: float) -> bool:
+    life = _begin_life(store, ttl_s)
+    life.sleep_until(0.6)
+    other.append(life.session, ttl_s=ttl_s)
+    if not life.is_running():
         return False
-    context.wait_until_after(_record_end(context, session, ttl_s, first))
-    _expect_gone(context, other, session)
+    life.record_end()
+    life.expect_end(other)
     return True
 
 
-def _check_renewal_by_read(
-    context: CaseContext, store: Client, other: Client, ttl_s: float
-) -> bool:
+def _check_renewal_by_read(store: Client, other: Client, ttl_s: float) -> bool:
     # Not recorded: these reads move the end that they would be judged by.
-    session = context.new_session()
-    ids = store.append(session, 2, ttl_s=ttl_s)
-    first = context.history[-1]
-    since_ns = first.invoke_ns
+    context, life = store.context, _begin_life(store, ttl_s)
+    session, since_ns = life.session, life.append.invoke_ns
     for part in (0.6, 1.2):
-        _sleep_until(first.invoke_ns + part * ttl_s * 1e9)
+        life.sleep_until(part)
         began_ns = time.monotonic_ns()
-        seen = read_unrecorded(other, session)
-        if time.monotonic_ns() >= since_ns + ttl_s * 1e9 - _GRACE_NS:
+        seen = other.look(session)
+        if time.monotonic_ns() >= since_ns + life.ttl_ns - _GRACE_NS:
             return False
         proof = f"{session} was read in time to live on, and shows {list(seen)}"
-        context.expect(seen == context.keep_newest(ids), "early expiry", proof, session=session)
+        right = seen == context.keep_newest(life.ids)
+        context.expect(right, "early expiry", proof, session=session)
         since_ns = began_ns
-    _sleep_until(time.monotonic_ns() + (ttl_s + context.adapter.ttl_s_late) * 1e9 + _GRACE_NS)
-    seen = read_unrecorded(store, session)
+    late_ns = int(context.adapter.ttl_s_late * 1e9)
+    _sleep_until(time.monotonic_ns() + life.ttl_ns + late_ns + _GRACE_NS)
+    seen = store.look(session)
     proof = f"{session} was not read for its whole time to live, and shows {list(seen)}"
     context.expect(not seen, "zombie entry", proof, session=session)
     return True
@@ -241,19 +259,16 @@ def _check_renewal_by_read(
 )
 def ttl_survives_reopening(context: CaseContext) -> None:
     """Close the store that set a time to live; for other processes the session ends as well."""
-    store = context.open()
-    session, beside = context.new_session(), context.new_session()
+    store, beside = context.open(), context.new_session()
     kept = store.append(beside, 2, ttl_s=_LONG_TTL_S)
-    store.append(session, 2, ttl_s=_choose_ttl_s(context))
-    window = _record_end(context, session, _choose_ttl_s(context), context.history[-1])
+    life = _begin_life(store, _choose_ttl_s(context))
+    life.record_end()
     store.close()
     other = context.open_in_process()
     if context.adapter.ttl_refreshed_by != "read":
-        other.read(session)
-    context.wait_until_after(window)
-    for reader in (other, context.open_in_process(), context.open()):
-        _expect_gone(context, reader, session)
-        context.expect_shown(reader, beside, kept, after="the end of another session")
+        other.read(life.session)
+    life.expect_end(other, context.open_in_process(), context.open())
+    context.expect_shown(beside, kept, after="the end of another session")
 
 
 @case(
@@ -264,32 +279,28 @@ def ttl_survives_reopening(context: CaseContext) -> None:
 def new_life_is_clean(context: CaseContext) -> None:
     """Append to sessions when their time runs out and after; old or new life, never a mix."""
     store, other = context.open(), context.open_elsewhere()
-    session, window, taken = _start_short_life(context, store)
+    life, taken = _begin_short_life(store)
     if context.adapter.ttl_refreshed_by == "append":
-        _append_at_the_end(context, store, other)
-    context.wait_until_after(window)
-    fresh = other.append(session, 2, ttl_s=_LONG_TTL_S)
-    for reader in (store, other):
-        context.expect_shown(reader, session, fresh, after="its end and an append")
+        _append_at_the_end(store, other)
+    life.expect_end()
+    fresh = other.append(life.session, 2, ttl_s=_LONG_TTL_S)
+    context.expect_shown(life.session, fresh, after="its end and an append")
     if taken:
-        _expect_no_way_back(context, store, session, taken, fresh)
+        _expect_no_way_back(store, life.session, taken, fresh)
 
 
-def _append_at_the_end(context: CaseContext, store: Client, other: Client) -> None:
+def _append_at_the_end(store: Client, other: Client) -> None:
     """Append in the moments around the end of a life; it goes on, or a new one begins."""
-    sessions = [context.new_session() for _ in range(8)]
-    for session in sessions:
-        store.append(session, 2, ttl_s=_choose_ttl_s(context))
-    firsts = context.history[-len(sessions) :]
-    for place, (session, first) in enumerate(zip(sessions, firsts, strict=True)):
-        end_ns = (first.invoke_ns + (first.complete_ns or 0)) // 2 + int(
-            _choose_ttl_s(context) * 1e9
-        )
+    context = store.context
+    lives = [_begin_life(store, _choose_ttl_s(context)) for _ in range(8)]
+    for place, life in enumerate(lives):
+        session, first = life.session, life.append
+        middle_ns = (first.invoke_ns + (first.complete_ns or 0)) // 2
         # It is unknown which of the two happened, so the session may or may not have expired.
         context.history.append(replace(first, worker="clock", op="expire", ids=(), outcome="info"))
-        _sleep_until(end_ns + (place - 4) * 500_000)
+        _sleep_until(middle_ns + life.ttl_ns + (place - 4) * 500_000)
         new = (store, other)[place % 2].append(session, ttl_s=_LONG_TTL_S)
         seen = other.read(session)
         proof = f"{session} shows {list(seen)}: neither one life nor the other"
-        lives = (new, context.keep_newest(first.ids + new))
-        context.expect(seen in lives, "mixed lives", proof, session=session)
+        both = (new, context.keep_newest(life.ids + new))
+        context.expect(seen in both, "mixed lives", proof, session=session)

@@ -6,7 +6,7 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import expect_listed, shown
-from memory_contract.entries import EntryIds, ids_of, messages_of
+from memory_contract.entries import ids_of, messages_of
 
 
 @case("sequential", needs=["keys"], catches="a retried append that is stored twice")
@@ -17,22 +17,18 @@ def same_key_once(context: CaseContext) -> None:
     context.require_room(2 * len(keyed))
     for caller in (store, other):
         caller.append(session, ids=keyed, key="request-1")
-        context.expect_shown(caller, session, keyed, "duplicate after retry")
+        context.expect_shown(session, keyed, "duplicate after retry")
     later = store.append(session, key="request-2") + store.append(session)
     store.append(session, ids=keyed, key="request-1")
-    context.expect_shown(other, session, keyed + later, "duplicate after retry")
-    _use_elsewhere(context, store)
-
-
-def _use_elsewhere(context: CaseContext, store: Client) -> None:
-    """The key of one session means nothing in another, unless the store says so aloud."""
+    context.expect_shown(session, keyed + later, "duplicate after retry")
+    # The key of one session means nothing in another, unless the store says so aloud.
     session = context.new_session()
     try:
         ids = store.append(session, key="request-1")
     except Exception as error:  # noqa: BLE001 -- refusing is not swallowing
         context.note(f"a key that another session used is refused ({format_error(error)})")
     else:
-        context.expect_shown(store, session, ids, "swallowed append")
+        context.expect_shown(session, ids, "swallowed append")
 
 
 @case("sequential", needs=["keys"], catches="a new message that is swallowed by a used key")
@@ -41,22 +37,18 @@ def key_with_other_content_is_refused(context: CaseContext) -> None:
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     ids = store.append(session, key="request-1")
     # Not recorded: to the checker, a key stands for one batch.
-    different = messages_of(EntryIds("other").draw(pairs=context.adapter.pairs))
+    different = messages_of(context.draw_ids("other"))
     for caller in (store, other):
         try:
             caller.put(session, *different, key="request-1")
         except Exception:  # noqa: BLE001, S112 -- this is what must happen
             continue
         seen = caller.read(session)
-        swallowed = seen == ids
-        context.fail(
-            "swallowed append" if swallowed else "key used twice",
-            "an append with a used key and other content was acknowledged, and "
-            + ("nothing was stored" if swallowed else f"the session shows [{' '.join(seen)}]"),
-            session=session,
-        )
+        name = "swallowed append" if seen == ids else "key used twice"
+        proof = "an append with a used key and other content was acknowledged"
+        context.fail(name, f"{proof}, and {session} shows [{' '.join(seen)}]", session=session)
     ids += store.append(session, key="request-2")
-    context.expect_shown(store, session, ids, "refused and changed")
+    context.expect_shown(session, ids, "refused and changed")
 
 
 @case(
@@ -76,14 +68,10 @@ def key_of_what_was_cleared(context: CaseContext) -> None:
         except Exception as error:  # noqa: BLE001 -- refusing is not swallowing
             context.note(f"a key whose entries were cleared is refused ({format_error(error)})")
             continue
-        seen = ids_of(caller.get(session))
-        context.expect(
-            set(ids_of(batch)) <= set(seen),
-            "swallowed append",
-            "an append was repeated with its key after a clear and was acknowledged, and the"
-            f" session shows [{' '.join(seen)}]",
-            session=session,
-        )
+        seen = caller.look(session)
+        proof = "an append was repeated with its key after a clear and was acknowledged"
+        proof += f", and the session shows [{' '.join(seen)}]"
+        context.expect({*ids_of(batch)} <= {*seen}, "swallowed append", proof, session=session)
 
 
 @case("sequential", needs=["expected"], catches="a writer that overwrites what it never read")
@@ -93,38 +81,34 @@ def stale_version_is_refused(context: CaseContext) -> None:
     ids = store.append(session, expected=store.ask("version", session))
     version = store.ask("version", session)
     ids += store.append(session, expected=version)
-    _refuse_stale(context, store, session, version)
-    context.expect_shown(store, session, ids, "refused and changed")
+    _expect_stale(store, session, version)
+    context.expect_shown(session, ids, "refused and changed")
     version = store.ask("version", session)
     ids += other.append(session)
-    _refuse_stale(context, store, session, version)
-    context.expect_shown(store, session, ids, "refused and changed")
+    _expect_stale(store, session, version)
+    context.expect_shown(session, ids, "refused and changed")
     ids += store.append(session, expected=store.ask("version", session))
-    context.expect_shown(other, session, ids, "lost append")
+    context.expect_shown(session, ids, "lost append")
 
 
-def _refuse_stale(context: CaseContext, store: Client, session: str, version: object) -> None:
+def _expect_stale(store: Client, session: str, version: object) -> None:
     try:
         store.append(session, expected=version)
     except Exception:  # noqa: BLE001 -- this is what must happen
         return
-    context.fail(
-        "stale write accepted",
-        f"an append that expected version {shown(version)} landed, although somebody wrote since",
-        session=session,
-    )
+    proof = f"an append that expected version {shown(version)} landed, and somebody wrote since"
+    store.context.fail("stale write accepted", proof, session=session)
 
 
 @case("sequential", needs=["list"], catches="a session that is not listed, or listed twice")
 def sessions_are_listed(context: CaseContext) -> None:
     """List the sessions of a fresh store, and again as they grow in number and in length."""
     store, other = context.open(), context.open_elsewhere()
-    expect_listed(context, store, [])
-    written = []
-    for _ in range(12):
-        written.append(context.new_session())
-        store.append(written[-1])
+    expect_listed(store, [])
+    written = [context.new_session() for _ in range(12)]
+    for session in written:
+        store.append(session)
     for caller in (store, other):
-        expect_listed(context, caller, written)
+        expect_listed(caller, written)
         caller.append(written[0], 2)
-        expect_listed(context, caller, written)
+        expect_listed(caller, written)

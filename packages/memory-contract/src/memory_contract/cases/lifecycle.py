@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
-from memory_contract.checker.verdict import is_, was
-from memory_contract.entries import ids_of
 from memory_contract.history import Ids
 from memory_contract.model import take_last
-
-# Trimming
 
 
 @case("lifecycle", catches="a wrong window: only the last exchange is kept", needs=["trim"])
@@ -31,26 +28,16 @@ def trim_keeps_the_newest(context: CaseContext) -> None:
         shown += sum((store.append(session) for _ in range(9)), ())
         store.trim(session, keep)
         shown = take_last(shown, keep)
-        context.expect_shown(store, session, shown, after=f"a trim to {keep}")
-        context.expect_shown(other, session, shown, after=f"a trim to {keep}")
-    if _is_accepted(context, lambda: other.trim(session, 0)):
-        context.expect_shown(store, session, (), after="a trim to none")
-        shown = store.append(session)
-        context.expect_shown(other, session, shown, after="a trim to none and an append")
-    else:
-        context.note("a trim to none is refused")
-    context.expect_shown(other, beside, untouched, after="trims of another session")
-
-
-def _is_accepted(context: CaseContext, call: Callable[[], object]) -> bool:
-    """Whether the store accepts a call that it may also refuse."""
+        context.expect_shown(session, shown, after=f"a trim to {keep}")
     try:
-        call()
-    except Exception as error:
-        if not any(error is known for known in context.raised):
-            raise
-        return False
-    return True
+        other.trim(session, 0)
+    except Exception:  # noqa: BLE001 -- it may be refused
+        context.note("a trim to none is refused")
+    else:
+        context.expect_shown(session, (), after="a trim to none")
+        shown = store.append(session)
+        context.expect_shown(session, shown, after="a trim to none and an append")
+    context.expect_shown(beside, untouched, after="trims of another session")
 
 
 def _build_message(role: str, content: str, **fields: Any) -> Message:
@@ -97,9 +84,8 @@ def trim_keeps_structure(context: CaseContext) -> None:
         store.put(session, *_CONVERSATION)
         store.ask("trim", session, keep)
         broken = _find_broken_structure(other.get(session))
-        context.expect(
-            not broken, "broken structure", f"after a trim to {keep}, {broken}", session=session
-        )
+        proof = f"after a trim to {keep}, {broken}"
+        context.expect(not broken, "broken structure", proof, session=session)
 
 
 def _find_broken_structure(kept: Sequence[Message]) -> str:
@@ -119,9 +105,6 @@ def _find_broken_structure(kept: Sequence[Message]) -> str:
     return ""
 
 
-# Forking
-
-
 @case(
     "lifecycle",
     catches="a fork that writes into the branch it left, or the other way round",
@@ -135,37 +118,25 @@ def fork_is_independent(context: CaseContext) -> None:
     target = store.fork(source)
     theirs = ours
     for writer in (store, other):
-        context.expect_shown(writer, target, theirs, after="a fork of another session")
+        context.expect_shown(target, theirs, after="a fork of another session")
         theirs += writer.append(target)
-        context.expect_shown(writer, source, ours, after="an append to its fork")
+        context.expect_shown(source, ours, after="an append to its fork")
         ours += writer.append(source)
-        context.expect_shown(writer, target, theirs, after="an append to what it was forked from")
-    if context.adapter.claims(["snapshot", "rollback"]):
-        _check_snapshots_of_a_fork(context, store, other, source, target)
-        return
-    for session, beside, shown in ((target, source, ours), (source, target, ())):
-        if context.adapter.claims(["clear"]):
-            store.clear(session)
-            context.expect_shown(other, beside, shown, after="a clear of the other side of a fork")
-
-
-def _check_snapshots_of_a_fork(
-    context: CaseContext, store: Client, other: Client, source: str, target: str
-) -> None:
-    ours, theirs = store.read(source), store.read(target)
-    taken = store.snapshot(target)
-    if context.adapter.claims(["trim"]):
-        store.trim(target, 2)
-        context.expect_shown(other, source, ours, after="a trim of its fork")
-    if context.adapter.claims(["clear"]):
-        store.clear(source)
-        ours = store.append(source)
-    other.rollback(target, taken)
-    context.expect_shown(store, target, theirs, after="a rollback to its own snapshot")
-    context.expect_shown(store, source, ours, after="a rollback of its fork")
-
-
-# Undoing
+        context.expect_shown(target, theirs, after="an append to what it was forked from")
+    if context.claims("snapshot", "rollback"):
+        taken = store.snapshot(target)
+        if context.claims("trim"):
+            store.trim(target, 2)
+            context.expect_shown(source, ours, after="a trim of its fork")
+        if context.claims("clear"):
+            store.clear(source)
+            ours = store.append(source)
+        other.rollback(target, taken)
+        context.expect_shown(target, theirs, after="a rollback to its own snapshot")
+        context.expect_shown(source, ours, after="a rollback of its fork")
+    elif context.claims("clear"):
+        store.clear(target)
+        context.expect_shown(source, ours, after="a clear of its fork")
 
 
 @case(
@@ -178,43 +149,33 @@ def undo_takes_back(context: CaseContext) -> None:
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     shown = sum((store.append(session) for _ in range(5)), ())
     store.clear(session)
-    context.expect_shown(other, session, (), after="a clear")
+    context.expect_shown(session, (), after="a clear")
     other.undo(session)
-    context.expect_shown(store, session, shown, after="a clear that was undone")
-    _undo_one_by_one(context, store, other)
+    context.expect_shown(session, shown, after="a clear that was undone")
+    _undo_one_by_one(store, other)
 
 
-def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None:
+def _undo_one_by_one(store: Client, other: Client) -> None:
     # Not recorded: reads of one client are proof enough, and the checker does not search through
     # trims that were undone.
-    session = context.new_session()
+    context, session = store.context, store.context.new_session()
     shown = sum((store.append(session) for _ in range(6)), ())
     context.require_room(len(shown))
     states = [shown]
-    if context.adapter.claims(["trim"]):
+    if context.claims("trim"):
         store.trim(session, 4)
         states.append(take_last(shown, 4))
-    if context.adapter.claims(["snapshot", "rollback"]):
+    if context.claims("snapshot", "rollback"):
         taken = store.snapshot(session)
         store.clear(session)
-        states.append(())
         other.rollback(session, taken)
-        states.append(states[1] if context.adapter.claims(["trim"]) else shown)
+        states += [(), states[-1]]
     store.clear(session)
     while states:
         other.undo(session)
-        before = states.pop()
-        seen = read_unrecorded(store, session)
+        before, seen = states.pop(), store.look(session)
         proof = f"an undo of {session} shows {list(seen)}, where {list(before)} showed before"
         context.expect(seen == before, "wrong undo", proof, session=session)
-
-
-def read_unrecorded(reader: Client, session: str) -> Ids:
-    """The ids that a session shows, without recording the read."""
-    return ids_of(reader.get(session))
-
-
-# Closing
 
 
 @case("lifecycle", catches="a save after the end that says yes and keeps nothing")
@@ -224,29 +185,20 @@ def close_is_final(context: CaseContext) -> None:
     if not callable(getattr(store.handle, "close", None)):
         raise CaseNotClaimed("there is nothing to close")
     alone = context.adapter.reach == "handle"
-    witness = store if alone else context.open()
-    session = context.new_session()
-    kept = store.append(session, 2)
+    readers, session = [store] if alone else [context.open()], context.new_session()
+    kept: Ids = store.append(session, 2)
+    said: Ids = ()
     store.ask("close")
     store.ask("close")
-    said: list[Ids] = []
-    _is_accepted(context, lambda: said.append(store.append(session, 2)))
-    kept += sum(said, ())
-    if not alone:
-        _expect_all(context, witness, session, kept)
-        _expect_all(context, context.open_elsewhere(), session, kept)
-    elif said:
-        _expect_all(context, store, session, kept)
-
-
-def _expect_all(context: CaseContext, reader: Client, session: str, ids: Ids) -> None:
-    seen = reader.read(session)
-    lost = tuple(id_ for id_ in context.keep_newest(ids) if id_ not in seen)
-    proof = (
-        f"{' '.join(lost)} {was(lost)} acknowledged around a close and {is_(lost)} not there "
-        f"for {reader.name}"
-    )
-    context.expect(not lost, "lost append", proof, session=session)
+    with contextlib.suppress(Exception):
+        said = store.append(session, 2)
+    if alone and not said:
+        return
+    for reader in readers if alone else [*readers, context.open_elsewhere()]:
+        seen = reader.read(session)
+        lost = [id_ for id_ in context.keep_newest(kept + said) if id_ not in seen]
+        proof = f"{' '.join(lost)}: acknowledged around a close, and not there for {reader.name}"
+        context.expect(not lost, "lost append", proof, session=session)
 
 
 # More sessions than small caches hold.

@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self
 
-from memory_contract.adapter import Refused
+from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
-from memory_contract.workers.pool import StoreRaised, WorkerLost
+from memory_contract.workers.pool import WorkerLost
 
 SQLITE: Final = b"SQLite format 3\0"
 # How long a store without a declared bound is watched.
@@ -40,7 +40,7 @@ def lock_is_bounded(context: CaseContext) -> None:
     waiting = context.open_in_process(wait_s=get_patience_s(context))
     waiting.read(session)
     with _hold_locks(context.workspace):
-        expect_append_in_time(context, waiting, session, "a lock")
+        expect_append_in_time(waiting, session, "a lock")
     then = context.open_in_process()
     then.append(session)
     then.read(session)
@@ -51,28 +51,18 @@ def get_patience_s(context: CaseContext) -> float:
     return context.adapter.patience_s or UNDECLARED_S
 
 
-def expect_append_in_time(
-    context: CaseContext, waiting: Client, session: str, awaited: str
-) -> None:
+def expect_append_in_time(waiting: Client, session: str, awaited: str) -> None:
     """Expect that an append returns or raises within the store's bound, which its client has."""
-    bound_s = get_patience_s(context)
+    context, bound_s = waiting.context, get_patience_s(waiting.context)
     with Heartbeat() as heart:
-        try:
-            waiting.append(session)
-        except (StoreRaised, Refused):
-            return
-        except WorkerLost:
-            pass
-        else:
-            return
+        done = waiting.attempt(Call(op="append", session=session, ids=waiting.draw()))
+    if done.outcome == "ok" or not isinstance(context.raised[-1], WorkerLost):
+        return
     heart.require_calm(bound_s)
     if context.adapter.patience_s is None:
         raise CaseNotClaimed(f"it waits for {awaited} longer than {bound_s:g} s and names no bound")
-    context.fail(
-        "unbounded wait",
-        f"an append to {session} was still waiting for {awaited} after {bound_s:g} s",
-        session=session,
-    )
+    proof = f"an append to {session} was still waiting for {awaited} after {bound_s:g} s"
+    context.fail("unbounded wait", proof, session=session)
 
 
 @contextmanager
@@ -85,7 +75,9 @@ def _hold_locks(workspace: Path) -> Iterator[None]:
         raise CaseNotClaimed("the store keeps no lock that the kit could hold")
     with ExitStack() as held:
         for path in databases:
-            held.enter_context(_hold_database(path))
+            # Closing it rolls the transaction back.
+            connection = sqlite3.connect(path, isolation_level=None)
+            held.enter_context(contextlib.closing(connection)).execute("BEGIN IMMEDIATE")
         for path in locks:
             file = held.enter_context(path.open("rb+"))
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -96,14 +88,6 @@ def is_sqlite(path: Path) -> bool:
     """Whether a file is a database of SQLite."""
     with path.open("rb") as file:
         return file.read(len(SQLITE)) == SQLITE
-
-
-@contextmanager
-def _hold_database(path: Path) -> Iterator[None]:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield
-        connection.execute("ROLLBACK")
 
 
 class Heartbeat:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from memory_contract.calls import Call, Program
+from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.concurrency import ProgramBuilder
+from memory_contract.cases.concurrency import build_writers
 from memory_contract.cases.locks import expect_append_in_time, get_patience_s
 from memory_contract.cases.proxied_store import (
     REQUESTS_MAX,
@@ -50,18 +48,18 @@ FLAPS: Final[tuple[What, ...]] = ("cut before", "cut before", "cut after", "cut 
 def reply_lost(context: CaseContext) -> None:
     """Lose the reply to each request of an append; with a key it is asked again, and once there."""
     with insert_proxy(context) as proxy:
-        store, keyed = context.open(server=proxy.url), context.adapter.claims(["keys"])
+        store, keyed = context.open(server=proxy.url), context.claims("keys")
         sessions = []
         for what, appends in product(CUTS, (0, 1)):
             for nth in range(1, REQUESTS_MAX + 1):
-                session = start_session(context, store, proxy.url, appends)
+                session = start_session(store, proxy.url, appends)
                 sessions.append(session)
                 call = build_append(context, session, 2)
                 if keyed:
                     call = replace(call, key=f"{what} {nth}")
-                struck = call_with_fault(context, proxy, ProxyFault(what, nth=nth), store, call)
+                struck = call_with_fault(proxy, ProxyFault(what, nth=nth), store, call)
                 if keyed and context.history[-1].outcome != "ok":
-                    retry_until_ok(context, store, call, server=proxy.url)
+                    retry_until_ok(store, call, server=proxy.url)
                 store.attempt(Call(op="read", session=session))
                 if not struck:
                     break
@@ -77,29 +75,25 @@ def error_but_applied_is_marked(context: CaseContext) -> None:
     with insert_proxy(context) as proxy:
         store, sessions = context.open(server=proxy.url), []
         for verb in pace(context, list_changes(context), "changes", within_s=8.0):
-            for nth in _draw_requests(context, proxy, store, verb):
-                call = _lead_to(context, store, verb, proxy.url)
-                sessions += [call.session] if call.target is None else [call.session, call.target]
-                call_with_fault(context, proxy, ProxyFault("cut after", nth=nth), store, call)
+            call = _lead_to(store, verb, proxy.url)
+            before = proxy.passed
+            store.attempt(call)
+            requests = max(1, proxy.passed - before)
+            drawn = context.random.sample(range(1, requests + 1), min(requests, SAMPLED))
+            # The last request, which commits, is among them.
+            for nth in sorted({*drawn, requests}):
+                call = _lead_to(store, verb, proxy.url)
+                sessions += [name for name in (call.session, call.target) if name]
+                call_with_fault(proxy, ProxyFault("cut after", nth=nth), store, call)
                 store.attempt(Call(op="read", session=call.session))
         read_everything(context, sessions)
 
 
-def _draw_requests(context: CaseContext, proxy: Proxy, store: Client, verb: Verb) -> list[int]:
-    """Draw requests of a change; the last one, which commits, is among them."""
-    call = _lead_to(context, store, verb, proxy.url)
-    before = proxy.passed
-    store.attempt(call)
-    requests = max(1, proxy.passed - before)
-    chosen = context.random.sample(range(1, requests + 1), min(requests, SAMPLED))
-    return sorted({*chosen, requests})
-
-
-def _lead_to(context: CaseContext, store: Client, verb: Verb, server: str) -> Call:
+def _lead_to(store: Client, verb: Verb, server: str) -> Call:
     """Make the calls that lead to an operation, and return the operation."""
-    *before, call = build_calls(context, verb)
+    *before, call = build_calls(store.context, verb)
     for each in before:
-        retry_until_ok(context, store, each, server=server)
+        retry_until_ok(store, each, server=server)
     return call
 
 
@@ -132,14 +126,13 @@ def _refuse_requests(
     store, sessions = context.open(server=proxy.url), []
     for reply in pace(context, replies, "refusals", within_s=8.0):
         for nth in range(1, REQUESTS_MAX + 1):
-            session = start_session(context, store, proxy.url)
+            session = start_session(store, proxy.url)
             sessions.append(session)
             fault = ProxyFault("answer", nth=nth, times=times, reply=reply)
-            call = build_append(context, session, 2)
-            if not call_with_fault(context, proxy, fault, store, call):
+            if not call_with_fault(proxy, fault, store, build_append(context, session, 2)):
                 break
             store.attempt(Call(op="read", session=session))
-            append_until_ok(context, store, session, proxy.url)
+            append_until_ok(store, session, proxy.url)
     read_everything(context, sessions)
 
 
@@ -153,7 +146,7 @@ def connection_flap(context: CaseContext) -> None:
     """Cut every connection again and again, before and after requests, while four workers write."""
     with insert_proxy(context) as proxy:
         store = context.open(server=proxy.url)
-        sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+        sessions = [start_session(store, proxy.url) for _ in range(2)]
         chance = context.random
         faults = [
             ProxyFault(chance.choice(FLAPS), nth=1 + 4 * place + chance.randrange(4))
@@ -165,26 +158,19 @@ def connection_flap(context: CaseContext) -> None:
             while cuts < CUTS_MAX and not over.wait(0.002):
                 if proxy.passed < seen + REQUESTS_BETWEEN_CUTS:
                     continue
-                began_ns = time.monotonic_ns()
-                # The first new connections are cut as well. Refusing all of them for a moment
-                # would be enough for a quick store to fail in all that it has to do.
-                proxy.arm(ProxyFault("cut before", CONNECT, times=2))
-                proxy.cut()
-                context.record_fault("cut all connections", began_ns, time.monotonic_ns())
+                with context.fault("cut all connections"):
+                    # The first new connections are cut as well. Refusing all of them for a moment
+                    # would be enough for a quick store to fail in all that it has to do.
+                    proxy.arm(ProxyFault("cut before", CONNECT, times=2))
+                    proxy.cut()
                 seen, cuts = proxy.passed, cuts + 1
 
-        programs = build_programs(context, sessions, 12)
+        programs = build_writers(context, 4, sessions, 12)
         with in_background(lambda: proxy.arm(*faults), cut_again_and_again) as begin:
             context.race(programs, server=proxy.url, ready=begin)
         proxy.heal()
         record_proxy_faults(context, proxy)
         read_everything(context, sessions)
-
-
-def build_programs(context: CaseContext, sessions: Sequence[str], appends: int) -> list[Program]:
-    """Four workers that write and read."""
-    writing = ProgramBuilder(context)
-    return [writing.writer(f"w{n}", sessions, appends) for n in range(4)]
 
 
 @case(
@@ -208,21 +194,11 @@ def slow_server_deadline(context: CaseContext) -> None:
 def _check_deadline(context: CaseContext, fault: str, begin: Callable[[Proxy], None]) -> None:
     with insert_proxy(context) as proxy:
         store = context.open_in_process(server=proxy.url, wait_s=get_patience_s(context))
-        session = start_session(context, store, proxy.url)
-        with record_while(context, fault):
+        session = start_session(store, proxy.url)
+        with context.fault(fault):
             begin(proxy)
-            expect_append_in_time(context, store, session, "the server")
+            expect_append_in_time(store, session, "the server")
         proxy.heal()
-        append_until_ok(context, store, session, proxy.url)
+        append_until_ok(store, session, proxy.url)
         store.attempt(Call(op="read", session=session))
         read_everything(context, [session])
-
-
-@contextmanager
-def record_while(context: CaseContext, fault: str) -> Iterator[None]:
-    """Record a fault that lasts as long as the block."""
-    began_ns = time.monotonic_ns()
-    try:
-        yield
-    finally:
-        context.record_fault(fault, began_ns, time.monotonic_ns())

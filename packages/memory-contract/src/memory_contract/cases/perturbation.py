@@ -6,26 +6,27 @@ works, and judge what is there. A subclass says what can be disturbed, and how.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
-from memory_contract.calls import Log, Program
-from memory_contract.case_context import CaseContext
-from memory_contract.cases.disk_recording import DiskRecording
+from memory_contract.adapter import Refused
+from memory_contract.calls import Log, Program, failed
+from memory_contract.case_context import CaseContext, CaseUnknown
 from memory_contract.cases.workload import pace
 from memory_contract.checker import judge
 from memory_contract.checker.verdict import Violated
-from memory_contract.faults.vfs.disk import Kind
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
-from memory_contract.faults.vfs.images import Image
 from memory_contract.history import Operation
-from memory_contract.workers.pool import Worker
+from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
 
 Position = TypeVar("Position")
+# A process opens so many stores one after the other, then a fresh one goes on.
+PER_PROCESS: Final = 50
 
 
 class Perturbation(ABC, Generic[Position]):
@@ -40,6 +41,7 @@ class Perturbation(ABC, Generic[Position]):
         # How many disturbances took effect.
         self.count = 0
         self._worker: Worker | None = None
+        self._opened = 0
 
     @abstractmethod
     def positions(self) -> Iterable[Position]:
@@ -49,28 +51,15 @@ class Perturbation(ABC, Generic[Position]):
     def disturb(self, position: Position) -> None:
         """Disturb the store there, reopen it, and judge what is there."""
 
-    def is_proved(self) -> bool:
-        """Whether more of it would prove no more."""
-        return False
-
     def summarize(self) -> None:
         """Note what is worth knowing and no failure."""
 
-    def run(self, *, within_s: float = math.inf, wanted: int | None = None) -> int:
+    def run(self, *, within_s: float = math.inf) -> int:
         """Disturb one position after the other; how many disturbances took effect."""
-        positions = pace(
-            self.context,
-            self.positions(),
-            self.noun,
-            count=wanted,
-            within_s=within_s,
-            least=self.least,
-        )
+        found = self.positions()
         try:
-            for position in positions:
-                self.disturb(position)
-                if self.is_proved():
-                    break
+            for each in pace(self.context, found, self.noun, within_s=within_s, least=self.least):
+                self.disturb(each)
         finally:
             self.close()
         self.summarize()
@@ -82,83 +71,52 @@ class Perturbation(ABC, Generic[Position]):
             self._worker.kill()
             self._worker = None
 
-    def start_worker(self, folder: Path, *, python: bool = False) -> Worker:
+    def start_worker(self, disk: FaultyDisk) -> Worker:
         """A process with a disk that can be disturbed; it has opened nothing."""
         worker = self.context.start_worker()
-        worker.ask("install_plugin", FaultyDisk(folder, python=python))
+        worker.ask("install_plugin", disk)
         return worker
 
     def reopening_worker(self, folder: Path) -> Worker:
         """The process that opens one store after the other."""
+        self._opened += 1
+        if self._opened % PER_PROCESS == 0:
+            self.close()
         if self._worker is None:
-            self._worker = self.start_worker(folder)
+            self._worker = self.start_worker(FaultyDisk(folder))
         return self._worker
 
     def open_and_run(self, worker: Worker, folder: Path, program: Program) -> Log:
-        """Open the store of a folder in a process, and run a program there."""
-        worker.ask("open", folder, self.context.flavour)
-        log: Log = worker.ask("run", program, self.context.names, 0)
+        """Open the store of a folder in a process, run a program there, and close it."""
+        try:
+            worker.ask("open", folder, self.context.flavour)
+            log: Log = worker.ask("run", program, self.context.names, 0)
+        except (StoreRaised, Refused):
+            with contextlib.suppress(StoreRaised, Refused, WorkerLost):
+                worker.ask("close")
+            raise
+        worker.ask("close")
         return log
 
+    def reopen(self, folder: Path, program: Program) -> Log:
+        """What a program meets there on a disk that works.
 
-class RecordedPerturbation(Perturbation[Position]):
-    """Disturbs what a store wrote to a disk that recorded everything."""
-
-    def __init__(self, context: CaseContext, recording: DiskRecording) -> None:
-        super().__init__(context)
-        self.recording = recording
-
-    def fail_after(
-        self, history: Sequence[Operation], name: str, why: str, image: Image, what: str
-    ) -> None:
-        """Accuse the store, with the history that proves it."""
-        place = f"change {image.after} of {len(self.recording.changes)}"
-        self.context.history[:] = history
-        self.context.fail(name, f"{why or 'seen'} after {what} ({place})")
-
-
-@dataclass(frozen=True, slots=True)
-class DiskFailure:
-    """Which call to the disk fails."""
-
-    kind: Kind
-    nth: int
-    full: bool
-    once: bool
-
-    def __str__(self) -> str:
-        """For a proof."""
-        what = "the disk was full" if self.full else f"a {self.kind} failed"
-        return f"{what} at call {self.nth}{'' if self.once else ' and from then on'}"
-
-
-def begin_failure(worker: Worker, failure: DiskFailure) -> None:
-    """Let the disk of a process fail from now on."""
-    worker.call_plugin("fail", (failure.kind,), failure.nth, failure.full, failure.once)
-
-
-def draw_failures(
-    context: CaseContext, calls: dict[Kind, int], most: int, *, full: bool, both: bool
-) -> Iterator[DiskFailure]:
-    """Up to `most` failures among the calls of each kind.
-
-    With `both`, each call fails once and from then on; otherwise the seed decides.
-    """
-    for kind, count in calls.items():
-        for nth in sorted(draw_positions(context, count, most)):
-            for once in (True, False) if both else (context.random.choice((True, False)),):
-                yield DiskFailure(kind, nth, full=full, once=once)
+        If the store cannot be opened, the first call of the program is the one that fails.
+        """
+        began = time.monotonic_ns()
+        try:
+            return self.open_and_run(self.reopening_worker(folder), folder, program)
+        except (StoreRaised, Refused) as error:
+            log = Log()
+            log.add(failed(program.worker, program.calls[0], began, error), error)
+            return log
+        except WorkerLost as error:
+            raise CaseUnknown(f"a process was lost that opened the store again: {error}") from error
 
 
 def draw_positions(context: CaseContext, count: int, most: int) -> list[int]:
     """Up to `most` of the numbers from 1 to `count`."""
     return context.random.sample(range(1, count + 1), min(count, most))
-
-
-def count_calls(worker: Worker, before: dict[Kind, int]) -> dict[Kind, int]:
-    """How many calls of each kind there were since then."""
-    after: dict[Kind, int] = worker.call_plugin("calls")
-    return {kind: count - before.get(kind, 0) for kind, count in after.items()}
 
 
 def is_violated(history: Sequence[Operation]) -> bool:

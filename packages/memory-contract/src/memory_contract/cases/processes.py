@@ -12,14 +12,12 @@ from memory_contract.calls import Call, Log, Program, failed, format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import forget_outcome
-from memory_contract.cases.lifecycle import read_unrecorded
 from memory_contract.cases.workload import build_append
 from memory_contract.faults.clocks import JumpingClock
 from memory_contract.faults.process_faults import (
     PausedProcess,
     PendingCall,
     fastest_append_s,
-    get_worker,
     kill_process,
     median_append_s,
 )
@@ -45,27 +43,24 @@ def kill9_under_load(context: CaseContext) -> None:
         victim = number % WRITERS
         # Alternate between a crowd, where a call mostly waits, and a single writer.
         at_once = writers if number % 2 else [writers[victim]]
-        _append_in_parallel(context, at_once, sessions)
-        if not _append_in_parallel(context, at_once, sessions, writers[victim]):
+        _append_in_parallel(at_once, sessions)
+        if not _append_in_parallel(at_once, sessions, writers[victim]):
             break
-        writers[victim] = reopen(context)
-    expect_recovery(context, sessions)
+        writers[victim] = _reopen(context)
+    _expect_recovery(context, sessions)
 
 
 def _append_in_parallel(
-    context: CaseContext, writers: list[Client], sessions: list[str], victim: Client | None = None
+    writers: list[Client], sessions: list[str], victim: Client | None = None
 ) -> bool:
     """Let every writer append a batch at the same time, and kill the victim.
 
     Gives whether anyone can still write, as far as is known.
     """
-    chance, alone = context.random, len(writers) == 1
-    took_s = (
-        fastest_append_s(context.history)
-        if alone
-        else 1.4 * median_append_s(context.history[-len(writers) :])
-    )
-    pending = []
+    context, alone = writers[0].context, len(writers) == 1
+    last = context.history[-len(writers) :]
+    took_s = fastest_append_s(context.history) if alone else 1.4 * median_append_s(last)
+    chance, pending = context.random, []
     for writer in writers:
         count = chance.choice((1, 2, 3))
         call = build_append(context, chance.choice(sessions), count)
@@ -73,7 +68,7 @@ def _append_in_parallel(
     if victim is not None:
         # Before the call begins, in the middle of it, or right after the answer.
         time.sleep(chance.uniform(0.0, 1.0) * took_s)
-        kill_process(context, get_worker(victim))
+        kill_process(context, victim.worker)
     done = [call.finish() for call in pending]
     return alone or any(op.outcome == "ok" for op in done)
 
@@ -84,32 +79,25 @@ def _append_in_parallel(
 )
 def kill9_in_first_open(context: CaseContext) -> None:
     """Kill a process while it opens a store that nobody opened before; the next one can."""
-    took_s = _measure_open(context)
+    worker, where = _start_warm_worker(context), context.create_sibling_workspace()
+    began = time.monotonic()
+    worker.ask("open", where, context.flavour, None)
+    took_s = time.monotonic() - began
+    worker.end()
     for _ in range(FIRST_OPENS):
         where, session = context.create_sibling_workspace(), context.new_session()
         worker = _start_warm_worker(context)
-        dying = DyingProcess(context, worker, where, session)
-        time.sleep(context.random.uniform(0.0, 1.1) * took_s)
-        kill_process(context, worker)
-        dying.finish()
-        worker.kill()
-        expect_recovery(context, [session], where)
-
-
-class DyingProcess:
-    """A process that was told to open a store and to append to it."""
-
-    def __init__(self, context: CaseContext, worker: Worker, where: Path, session: str) -> None:
         client = context.attach_client(worker)
         worker.tell("open", where, context.flavour, None)
-        self._pending = PendingCall(context, client, build_append(context, session, 2))
-
-    def finish(self) -> None:
-        """Record the append; its outcome is unknown unless the store was opened."""
+        append = PendingCall(context, client, build_append(context, session, 2))
+        time.sleep(context.random.uniform(0.0, 1.1) * took_s)
+        kill_process(context, worker)
         with contextlib.suppress(Exception):
             # If the store could not be opened, the append says the same.
-            get_worker(self._pending.client).answer()
-        self._pending.finish()
+            worker.answer()
+        append.finish()
+        worker.kill()
+        _expect_recovery(context, [session], where)
 
 
 def _start_warm_worker(context: CaseContext) -> Worker:
@@ -120,18 +108,9 @@ def _start_warm_worker(context: CaseContext) -> Worker:
     return worker
 
 
-def _measure_open(context: CaseContext) -> float:
-    worker, where = _start_warm_worker(context), context.create_sibling_workspace()
-    began = time.monotonic()
-    worker.ask("open", where, context.flavour, None)
-    took_s = time.monotonic() - began
-    worker.end()
-    return took_s
-
-
-def reopen(context: CaseContext, where: Path | None = None) -> Client:
+def _reopen(context: CaseContext, where: Path | None = None) -> Client:
     """Open the store in a fresh process, within its recovery time."""
-    until = time.monotonic() + _get_recovery_s(context)
+    until = time.monotonic() + (context.adapter.patience_s or RECOVERY_S)
     while True:
         try:
             return context.open_in_process(workspace=where)
@@ -144,25 +123,22 @@ def reopen(context: CaseContext, where: Path | None = None) -> Client:
             time.sleep(0.05)
 
 
-def expect_recovery(context: CaseContext, sessions: list[str], where: Path | None = None) -> None:
+def _expect_recovery(context: CaseContext, sessions: list[str], where: Path | None = None) -> None:
     """Expect that a fresh process can read every session and append."""
-    next_one = reopen(context, where)
+    next_one = _reopen(context, where)
     for session in sessions:
-        _retry(context, next_one, "read", session)
-        _retry(context, next_one, "append", session)
-        _retry(context, next_one, "read", session)
+        _retry(next_one, "read", session)
+        _retry(next_one, "append", session)
+        _retry(next_one, "read", session)
     next_one.close()
 
 
-def _retry(
-    context: CaseContext, client: Client, op: Literal["append", "read"], session: str
-) -> None:
+def _retry(client: Client, op: Literal["append", "read"], session: str) -> None:
     """Repeat a call until it succeeds, within the recovery time."""
-    until = time.monotonic() + _get_recovery_s(context)
-    while True:
-        # A new entry each time, since an unanswered one may have landed.
-        if client.attempt(_build_call(context, op, session)).outcome == "ok":
-            return
+    context = client.context
+    until = time.monotonic() + (context.adapter.patience_s or RECOVERY_S)
+    # A new entry each time, since an unanswered one may have landed.
+    while client.attempt(_build_call(context, op, session)).outcome != "ok":
         error = context.raised[-1]
         if isinstance(error, WorkerLost):
             raise CaseUnknown(f"{op} after a kill was not answered: {error}")
@@ -179,10 +155,6 @@ def _build_call(context: CaseContext, op: Literal["append", "read"], session: st
     return build_append(context, session) if op == "append" else Call(op=op, session=session)
 
 
-def _get_recovery_s(context: CaseContext) -> float:
-    return context.adapter.patience_s or RECOVERY_S
-
-
 PAUSES: Final = 5
 # Longer than usual short leases on locks.
 PAUSE_S: Final = 0.8
@@ -196,11 +168,8 @@ TAKEOVERS_MAX: Final = 4
 )
 def paused_writer(context: CaseContext) -> None:
     """Stop a writer in the middle of an append, let another take over, and wake the first."""
-    sleeper, other, session = (
-        context.open_in_process(),
-        context.open_in_process(),
-        context.new_session(),
-    )
+    sleeper, other = context.open_in_process(), context.open_in_process()
+    session = context.new_session()
     for _ in range(3):
         sleeper.append(session)
         other.append(session)
@@ -208,8 +177,8 @@ def paused_writer(context: CaseContext) -> None:
     for _ in range(PAUSES):
         asleep = PendingCall(context, sleeper, build_append(context, session))
         time.sleep(context.random.uniform(0.2, 0.8) * took_s)
-        with PausedProcess(context, get_worker(sleeper)):
-            meanwhile = _append_meanwhile(context, other, session)
+        with PausedProcess(context, sleeper.worker):
+            meanwhile = _append_meanwhile(other, session)
         # A writer that waited for the stopped process can finish now.
         for pending in (asleep, meanwhile):
             if pending is not None:
@@ -219,12 +188,12 @@ def paused_writer(context: CaseContext) -> None:
     context.read_with_fresh_client([session])
 
 
-def _append_meanwhile(context: CaseContext, other: Client, session: str) -> PendingCall | None:
+def _append_meanwhile(other: Client, session: str) -> PendingCall | None:
     """Append while the other is stopped; returns an append that still waits at the end."""
     until = time.monotonic() + PAUSE_S
     for _ in range(TAKEOVERS_MAX):
-        pending = PendingCall(context, other, build_append(context, session))
-        if not get_worker(other).has_answered(max(0.0, until - time.monotonic())):
+        pending = PendingCall(other.context, other, build_append(other.context, session))
+        if not other.worker.has_answered(max(0.0, until - time.monotonic())):
             return pending
         pending.finish()
     return None
@@ -245,45 +214,42 @@ def fork_safety(context: CaseContext) -> None:
     parent, session = context.open_in_process(), context.new_session()
     parent.append(session)
     for number in range(FORKS):
-        ours = Program(parent.name, _build_calls(context, session))
-        childs = Program(f"child{number}", _build_calls(context, session))
+        ours, childs = (
+            Program(name, tuple(_build_call(context, op, session) for op in OPS * APPENDS))
+            for name in (parent.name, f"child{number}")
+        )
         began = time.monotonic_ns()
-        try:
-            log, childs_log = get_worker(parent).ask("fork", ours, childs, context.names)
-        except WorkerLost as lost:
-            raise CaseUnknown(f"the process that forked is not heard of any more: {lost}") from lost
-        context.record_fault("fork", began, time.monotonic_ns())
+        with context.fault("fork"):
+            try:
+                log, childs_log = parent.worker.ask("fork", ours, childs, context.names)
+            except WorkerLost as lost:
+                raise CaseUnknown(f"the process that forked is not heard of: {lost}") from lost
         context.add_log(log)
         context.add_log(childs_log or _build_unknown_log(childs, began))
-        _expect_parent_goes_on(context, parent, session)
+        _expect_parent_goes_on(parent, session)
     context.read_with_fresh_client([session])
 
 
-def _build_calls(context: CaseContext, session: str) -> tuple[Call, ...]:
-    ops: tuple[Literal["append", "read"], ...] = ("append", "read")
-    return tuple(_build_call(context, op, session) for _ in range(APPENDS) for op in ops)
+OPS: Final[tuple[Literal["append", "read"], ...]] = ("append", "read")
 
 
 def _build_unknown_log(program: Program, began_ns: int) -> Log:
     """The log of a child that never answered: every append may have happened."""
-    appends = [call for call in program.calls if call.op == "append"]
-    names = [f"{program.worker}-{call.ids[0]}" for call in appends]
     return Log(
         [
-            forget_outcome(failed(name, call, began_ns, Exception()))
-            for name, call in zip(names, appends, strict=True)
+            forget_outcome(failed(f"{program.worker}-{call.ids[0]}", call, began_ns, Exception()))
+            for call in program.calls
+            if call.op == "append"
         ]
     )
 
 
-def _expect_parent_goes_on(context: CaseContext, parent: Client, session: str) -> None:
+def _expect_parent_goes_on(parent: Client, session: str) -> None:
     """Expect that the parent can write and read, whatever the child did."""
-    ops: tuple[Literal["append", "read"], ...] = ("append", "read")
-    for op in ops:
-        for _ in range(TRIES):
-            if parent.attempt(_build_call(context, op, session)).outcome == "ok":
-                break
-        else:
+    context = parent.context
+    for op in OPS:
+        tries = (parent.attempt(_build_call(context, op, session)) for _ in range(TRIES))
+        if not any(each.outcome == "ok" for each in tries):
             raised = format_error(context.raised[-1])
             words = f"a process forked, and its own {op} raises since: {raised}"
             context.fail("harmed by a fork", words, session=session)
@@ -303,26 +269,23 @@ def clock_jumps(context: CaseContext) -> None:
     store = context.open_in_process(plugin=JumpingClock())
     kept, mortal = context.new_session(), context.new_session()
     # With a wrong clock, a read that renews a session may end it.
-    mortals = context.adapter.claims(["ttl"]) and context.adapter.ttl_refreshed_by != "read"
+    mortals = context.claims("ttl") and context.adapter.ttl_refreshed_by != "read"
     store.append(kept, 2)
     mine = store.append(mortal, 2, ttl_s=HOUR_S) if mortals else ()
     for ahead_s in JUMPS:
-        began = time.monotonic_ns()
-        get_worker(store).call_plugin("jump", ahead_s)
-        store.attempt(Call(op="append", session=kept, ids=store.draw()))
-        store.attempt(Call(op="read", session=kept))
-        if mortals:
-            # It may have expired by such a clock, but must not be deleted.
-            with contextlib.suppress(Exception):
-                read_unrecorded(store, mortal)
-        context.record_fault(
-            f"the clock is {ahead_s / HOUR_S:+g} h off", began, time.monotonic_ns()
-        )
-    if not get_worker(store).call_plugin("times_asked"):
+        with context.fault(f"the clock is {ahead_s / HOUR_S:+g} h off"):
+            store.worker.call_plugin("jump", ahead_s)
+            store.attempt(Call(op="append", session=kept, ids=store.draw()))
+            store.attempt(Call(op="read", session=kept))
+            if mortals:
+                # It may have expired by such a clock, but must not be deleted.
+                with contextlib.suppress(Exception):
+                    store.look(mortal)
+    if not store.worker.call_plugin("times_asked"):
         raise CaseNotClaimed("the store never asks this process for the time")
     context.read_with_fresh_client([kept])
     if mortals:
-        seen = read_unrecorded(context.open_elsewhere(), mortal)
+        seen = context.open_elsewhere().look(mortal)
         proof = f"{mortal} had an hour to live, its clock was set to and fro, and it shows {seen}"
-        kept_alive = context.keep_newest(mine)
-        context.expect(seen == kept_alive, "early expiry", proof, session=mortal)
+        right = seen == context.keep_newest(mine)
+        context.expect(right, "early expiry", proof, session=mortal)

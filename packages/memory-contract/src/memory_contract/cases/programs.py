@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import chain, product
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Final
 
 from memory_contract import model
@@ -12,24 +12,16 @@ from memory_contract.adapter import CAPABILITIES
 from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.workload import pace
-from memory_contract.entries import EntryIds
+from memory_contract.cases.workload import build_append, pace
 from memory_contract.history import Operation, OpName
+from memory_contract.model import ModelState
 
 OPS: Final[tuple[OpName, ...]] = (
-    "append",
-    "pop",
-    "trim",
-    "clear",
-    "snapshot",
-    "rollback",
-    "fork",
-    "undo",
+    *("append", "pop", "trim", "clear", "snapshot", "rollback", "fork", "undo"),
 )
 CHANGES: Final[frozenset[OpName]] = frozenset({"pop", "trim", "clear", "rollback"})
 STEPS: Final = 3
-# So that a slow store with every capability is done within seconds.
-PROGRAMS_MAX: Final = 200
+# So that a slow store is done within seconds.
 PROGRAMS_S: Final = 8.0
 RANDOM_STEPS: Final = 180
 # Few sessions, so that each has a long life.
@@ -38,22 +30,17 @@ RANDOM_SESSIONS: Final = 2
 
 @dataclass(slots=True)
 class ExpectedSession:
-    """A session as the model has it, with what was done to it."""
+    """A session as the model has it, with what was done to it; every answer is compared."""
 
     session: str
     # The states that all answers so far allow; more than one if the store may still show again, or
     # have dropped, what is older than the entries that it keeps.
-    states: tuple[model.ModelState, ...] = (model.EMPTY,)
+    states: tuple[ModelState, ...] = (model.EMPTY,)
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
     # For each journal line, whether that change was visible. Stores differ in whether they count a
     # change that changed nothing, so such a change is not undone.
     seen: list[bool] = field(default_factory=list)
-
-    @property
-    def state(self) -> model.ModelState:
-        """One of the states."""
-        return self.states[0]
 
     def allows(self, op: OpName) -> bool:
         """Whether every correct store would accept this now."""
@@ -61,120 +48,114 @@ class ExpectedSession:
             return bool(self.seen) and self.seen[-1]
         if op == "rollback":
             return bool(self.snapshots)
-        return op != "fork" or bool(self.state.shown)
+        return op != "fork" or bool(self.states[0].shown)
 
-    def mild(self, op: OpName) -> bool:
-        """Whether a correct store may refuse this, because the session is empty."""
-        return not self.state.shown and op in {"pop", "trim", "clear", "snapshot"}
-
-
-class ModelRunner:
-    """Makes calls, and compares every answer with the model."""
-
-    def __init__(self, context: CaseContext, ids: EntryIds) -> None:
-        self.context = context
-        self.ids = ids
-        self.unit = 2 if context.adapter.pairs else 1
-
-    def step(self, store: Client, belief: ExpectedSession, op: OpName) -> ExpectedSession | None:
-        """Make one call on a session and read it; for a fork, returns the new session."""
-        call = self._call(belief, op)
-        belief.done.append(op)
+    def step(self, store: Client, op: OpName) -> ExpectedSession | None:
+        """Make one call and read the session; for a fork, returns the new session."""
+        call = self._build_call(store.context, op)
+        self.done.append(op)
         try:
             done = store.make(call)
         except Exception:
-            if not belief.mild(op):
+            # A correct store may refuse to change what is empty.
+            if self.states[0].shown or op not in {"pop", "trim", "clear", "snapshot"}:
                 raise
-            self.look(store, belief)
+        else:
+            self._compare(store, done)
+            self._advance(store, done)
+        self.look(store)
+        if op != "fork" or call.target is None:
             return None
-        self._hold(belief, done)
-        self._advance(belief, done)
-        self.look(store, belief)
-        if op != "fork":
-            return None
-        assert call.target is not None
-        copies = dict.fromkeys(model.ModelState(state.shown) for state in belief.states)
-        forked = ExpectedSession(call.target, tuple(copies), [*belief.done])
-        self.look(store, forked)
+        copies = dict.fromkeys(ModelState(state.shown) for state in self.states)
+        forked = ExpectedSession(call.target, tuple(copies), [*self.done])
+        forked.look(store)
         return forked
 
-    def look(self, store: Client, belief: ExpectedSession, limit: int | None = None) -> None:
+    def look(self, store: Client, limit: int | None = None) -> None:
         """Read, and compare with the model."""
-        self._hold(belief, store.make(Call(op="read", session=belief.session, limit=limit)))
+        self._compare(store, store.make(Call(op="read", session=self.session, limit=limit)))
 
-    def _call(self, belief: ExpectedSession, op: OpName) -> Call:
-        session, random = belief.session, self.context.random
+    def _build_call(self, context: CaseContext, op: OpName) -> Call:
+        random, turn = context.random, 2 if context.adapter.pairs else 1
+        few = random.choice((1, 1, 2))
+        call = Call(op=op, session=self.session)
         match op:
             case "append":
-                count = random.choice((1, 1, 2)) if self.context.adapter.batches else 1
-                ids = self.ids.draw(count, pairs=self.context.adapter.pairs)
-                return Call(op=op, session=session, ids=ids)
+                return build_append(context, self.session, few)
             case "trim":
-                return Call(op=op, session=session, keep=self.unit * random.choice((1, 1, 2)))
+                return replace(call, keep=turn * few)
             case "snapshot":
-                return Call(op=op, session=session, snapshot=self.context.new_name("s"))
+                return replace(call, snapshot=context.new_name("s"))
             case "rollback":
-                return Call(op=op, session=session, snapshot=random.choice(belief.snapshots))
+                return replace(call, snapshot=random.choice(self.snapshots))
             case "fork":
-                return Call(op=op, session=session, target=self.context.new_session())
+                return replace(call, target=context.new_session())
             case _:
-                return Call(op=op, session=session)
+                return call
 
-    def _advance(self, belief: ExpectedSession, done: Operation) -> None:
-        before = belief.state
-        after = [self._apply(state, done) for state in belief.states]
-        belief.states = tuple(dict.fromkeys(chain.from_iterable(after)))
-        assert belief.states, "the model was asked for what it refuses"
+    def _advance(self, store: Client, done: Operation) -> None:
+        before = self.states[0]
+        after = [state for each in self.states for state in _apply(each, done)]
+        self.states = tuple(dict.fromkeys(after))
+        assert self.states, "the model was asked for what it refuses"
         if done.op == "snapshot":
-            belief.snapshots.append(done.snapshot or "")
+            self.snapshots.append(done.snapshot or "")
         elif done.op == "undo":
-            belief.seen.pop()
-        elif len(belief.state.journal) > len(before.journal):
-            belief.seen.append(self._show(before).shown != self._show(belief.state).shown)
+            self.seen.pop()
+        elif len(self.states[0].journal) > len(before.journal):
+            self.seen.append(_show(store, before).shown != _show(store, self.states[0]).shown)
 
-    def _apply(self, state: model.ModelState, done: Operation) -> Iterable[model.ModelState]:
-        if done.op == "append":
-            return model.apply_append(state, done, journal=True)
-        after = model.apply_operation(state, done, journal=True)
-        return () if after is None else (after,)
+    def _compare(self, store: Client, done: Operation) -> None:
+        fitting = [s for s in self.states if model.is_consistent(_show(store, s), done)]
+        if not fitting:
+            said = done.value if isinstance(done.value, tuple) else (str(done.value),)
+            limit = f" of the newest {done.limit}" if done.limit is not None else ""
+            proof = (
+                f"after {', '.join(self.done[-12:])}, a {done.op}{limit} gave [{' '.join(said)}]"
+            )
+            must = f", where the session must show [{' '.join(_show(store, self.states[0]).shown)}]"
+            store.context.fail("differs from the model", proof + must, session=self.session)
+        self.states = tuple(fitting)
 
-    def _show(self, state: model.ModelState) -> model.ModelState:
-        return model.show_newest(state, self.context.adapter.keeps_last)
 
-    def _hold(self, belief: ExpectedSession, done: Operation) -> None:
-        fitting = [s for s in belief.states if model.is_consistent(self._show(s), done)]
-        if fitting:
-            belief.states = tuple(fitting)
-            return
-        said = done.value if isinstance(done.value, tuple) else (str(done.value),)
-        limit = f" of the newest {done.limit}" if done.limit is not None else ""
-        self.context.fail(
-            "differs from the model",
-            f"after {', '.join(belief.done[-12:])}, a {done.op}{limit} gave [{' '.join(said)}], "
-            f"where the session must show [{' '.join(self._show(belief.state).shown)}]",
-            session=belief.session,
-        )
+def _apply(state: ModelState, done: Operation) -> Iterable[ModelState]:
+    if done.op == "append":
+        return model.apply_append(state, done, journal=True)
+    after = model.apply_operation(state, done, journal=True)
+    return () if after is None else (after,)
+
+
+def _show(store: Client, state: ModelState) -> ModelState:
+    return model.show_newest(state, store.context.adapter.keeps_last)
+
+
+def run_program(store: Client, session: str, program: Sequence[OpName]) -> None:
+    """Make these calls on a new session, as far as the model allows them, and compare."""
+    expected = ExpectedSession(session)
+    made = [expected.step(store, op) for op in program if expected.allows(op)]
+    for forked in filter(None, made):
+        # Later changes of the source must not show in the fork.
+        forked.look(store)
 
 
 def _list_claimed(context: CaseContext) -> list[OpName]:
-    return [op for op in OPS if op not in CAPABILITIES or context.adapter.claims([op])]
+    return [op for op in OPS if op not in CAPABILITIES or context.claims(op)]
 
 
 @case("sequential", catches="a slip that only one order of operations shows")
 def short_programs(context: CaseContext) -> None:
     """Run every program of three steps after an append, and look after each step."""
-    store, machine = context.open(), ModelRunner(context, EntryIds("p"))
-    ops = _list_claimed(context)
+    store, ops = context.open(), _list_claimed(context)
     for op in ops:
-        _run_program(context, store, machine, (op, "append"))
+        run_program(store, context.new_session(), (op, "append"))
     programs = product(ops, repeat=STEPS)
     everything = [("append", *steps) for steps in programs if _is_sensible(steps)]
     # In random order, so that a slow store runs some of each kind.
-    chosen = context.random.sample(everything, min(len(everything), PROGRAMS_MAX))
-    if len(everything) > PROGRAMS_MAX:
-        context.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
-    for program in pace(context, chosen, "short programs", within_s=PROGRAMS_S):
-        _run_program(context, store, machine, program)
+    context.random.shuffle(everything)
+    for program in pace(context, everything, "short programs", within_s=PROGRAMS_S):
+        run_program(store, context.new_session(), program)
+        # Every answer was compared; the checker cannot say more.
+        context.history.clear()
 
 
 def _is_sensible(steps: tuple[OpName, ...]) -> bool:
@@ -188,40 +169,22 @@ def _is_sensible(steps: tuple[OpName, ...]) -> bool:
     return True
 
 
-def _run_program(
-    context: CaseContext, store: Client, machine: ModelRunner, program: tuple[OpName, ...]
-) -> None:
-    before = len(context.history)
-    belief, forks = ExpectedSession(context.new_session()), []
-    for op in program:
-        if belief.allows(op):
-            forked = machine.step(store, belief, op)
-            forks += [forked] if forked is not None else []
-    for forked in forks:
-        # Later changes of the source must not show in the fork.
-        machine.look(store, forked)
-    # Every answer was compared; the checker cannot say more.
-    del context.history[before:]
-
-
 @case("sequential", catches="a slip that only a long life shows")
 def random_programs(context: CaseContext) -> None:
     """Do what the seed says to several sessions by turns, and look after each step."""
-    first = context.open()
-    callers = [first] if context.adapter.reach == "handle" else [first, context.open()]
-    machine, ops = ModelRunner(context, EntryIds("p")), _list_claimed(context)
-    beliefs = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
-    before, limited = len(context.history), context.adapter.claims(["limit"])
+    store, random = context.open(), context.random
+    callers = [store] if context.adapter.reach == "handle" else [store, context.open()]
+    turn, ops = 2 if context.adapter.pairs else 1, _list_claimed(context)
+    expected = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
     for _ in pace(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):
-        store, belief = context.random.choice(callers), context.random.choice(beliefs)
-        allowed = [op for op in ops if belief.allows(op)]
-        forked = machine.step(store, belief, context.random.choice(["append", *allowed]))
-        if forked is not None:
-            beliefs[context.random.randrange(RANDOM_SESSIONS)] = forked
-        if limited:
-            machine.look(store, belief, machine.unit * context.random.randint(1, 6))
+        store, session = random.choice(callers), random.choice(expected)
+        allowed = [op for op in ops if session.allows(op)]
+        if forked := session.step(store, random.choice(["append", *allowed])):
+            expected[random.randrange(RANDOM_SESSIONS)] = forked
+        if context.claims("limit"):
+            session.look(store, turn * random.randint(1, 6))
     reader = context.open_elsewhere()
-    for belief in beliefs:
-        machine.look(reader, belief)
+    for session in expected:
+        session.look(reader)
     # Every answer was compared; the checker cannot say more.
-    del context.history[before:]
+    context.history.clear()

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from memory_contract.calls import Call, format_error
+from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.locks import Heartbeat
 from memory_contract.cases.workload import build_append
 from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
-from memory_contract.history import Operation
 
 # How many requests of one operation are struck at most.
 REQUESTS_MAX: Final = 12
@@ -58,58 +57,49 @@ def insert_proxy(context: CaseContext, server: str | None = None) -> Iterator[Pr
         proxy.heal()
 
 
-def call_with_fault(
-    context: CaseContext, proxy: Proxy, fault: ProxyFault, client: Client, call: Call
-) -> bool:
+def call_with_fault(proxy: Proxy, fault: ProxyFault, client: Client, call: Call) -> bool:
     """Make a call with a fault armed; whether the fault struck."""
     before = len(proxy.struck)
     proxy.arm(fault)
     client.attempt(call)
     proxy.heal()
-    return record_proxy_faults(context, proxy, before)
+    record_proxy_faults(client.context, proxy, before)
+    return len(proxy.struck) > before
 
 
-def record_proxy_faults(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
-    """Record the faults that struck since; whether there were any."""
-    struck = proxy.struck[before:]
-    for fault, name, began_ns, ended_ns in struck:
+def record_proxy_faults(context: CaseContext, proxy: Proxy, before: int = 0) -> None:
+    """Record the faults that struck since."""
+    for fault, name, began_ns, ended_ns in proxy.struck[before:]:
         what = f"answer {fault.reply}" if fault.reply else fault.what
         context.record_fault(f"{what}: {name}", began_ns, ended_ns)
-    return bool(struck)
 
 
-def retry_until_ok(
-    context: CaseContext, client: Client, call: Call | Callable[[], Call], *, server: str | None
-) -> None:
-    """Repeat a call, or build another one each time, until it succeeds; the faults are over."""
-    began = time.monotonic()
+def retry_until_ok(client: Client, call: Call | Callable[[], Call], *, server: str | None) -> None:
+    """Repeat a call, or build another one each time, until it succeeds; the faults are over.
+
+    If it does not, and a new handle works, the server is not the cause: the store fails.
+    """
+    context, began = client.context, time.monotonic()
     with Heartbeat() as heart:
-        while (done := client.attempt(call if isinstance(call, Call) else call())).outcome != "ok":
+        while (last := client.attempt(call if isinstance(call, Call) else call())).outcome != "ok":
             if time.monotonic() - began > RECOVERS_S:
                 break
             time.sleep(PAUSE_S)
-    if done.outcome != "ok":
-        _fail_unrecovered(context, done, heart, server)
-
-
-def append_until_ok(context: CaseContext, client: Client, session: str, server: str) -> None:
-    """Append new entries until that succeeds."""
-    retry_until_ok(context, client, lambda: build_append(context, session, 2), server=server)
-
-
-def _fail_unrecovered(
-    context: CaseContext, last: Operation, heart: Heartbeat, server: str | None
-) -> None:
-    """Fail if a new handle works, which shows that the server is not the cause."""
+    if last.outcome == "ok":
+        return
     failed = f"for {RECOVERS_S:g} s after the fault was over, every {last.op} failed"
     heart.require_calm(RECOVERS_S)
     try:
         context.open(server=server).append(context.new_session())
     except Exception as error:
         raise CaseUnknown(f"{failed}, and so it did on a new handle") from error
-    context.fail(
-        "does not recover", f"{failed}; on a new handle all was well", session=last.session
-    )
+    proof = f"{failed}; on a new handle all was well"
+    context.fail("does not recover", proof, session=last.session)
+
+
+def append_until_ok(client: Client, session: str, server: str) -> None:
+    """Append new entries until that succeeds."""
+    retry_until_ok(client, lambda: build_append(client.context, session, 2), server=server)
 
 
 def read_everything(
@@ -118,22 +108,12 @@ def read_everything(
     """Read sessions at the end, in a fresh process and without the proxy; with retries."""
     reader = context.open_in_process(server=server)
     for session in sessions:
-        retry_until_ok(context, reader, Call(op="read", session=session), server=server)
+        retry_until_ok(reader, Call(op="read", session=session), server=server)
 
 
-def open_first(context: CaseContext, url: str) -> Client:
-    """Open the first handle on a fresh server."""
-    try:
-        return context.open(server=url)
-    except Exception as error:
-        raise CaseNotClaimed(
-            f"it cannot be opened on a server of the kit: {format_error(error)}"
-        ) from error
-
-
-def start_session(context: CaseContext, client: Client, server: str, appends: int = 1) -> str:
+def start_session(client: Client, server: str, appends: int = 1) -> str:
     """Create a session with some entries."""
-    session = context.new_session()
+    session = client.context.new_session()
     for _ in range(appends):
-        append_until_ok(context, client, session, server)
+        append_until_ok(client, session, server)
     return session

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memory_contract.adapter import Refused
 from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
+from memory_contract.cases.disk_recording import restore_files, stop_recording
 from memory_contract.cases.perturbation import draw_positions
+from memory_contract.cases.workload import pace
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
+from memory_contract.faults.vfs.images import build_images
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 
 # More than any collection here holds, so that a store may rank as it likes.
@@ -27,46 +30,96 @@ NAMES: Final = ("a", "ab", "a/b", "a.b", "a:b", "a b", "a%", "a_", "a*", "a?b", 
 WRITERS: Final = 3
 RACES: Final = 12
 KILLS: Final = 10
+# How many power cuts there are, while how many versions of each item are put.
+POWER_CUTS: Final = 45
+VERSIONS: Final = 4
 
-Items = list[tuple[str, str]]
+# An id and a text.
+Item = tuple[str, str]
 
 
-def new_word(context: CaseContext) -> str:
-    """A word that nothing else contains."""
+@dataclass
+class Collection:
+    """A collection of items with one word in common, and what must be found there."""
+
+    context: CaseContext
+    name: str
+    word: str
+    # The version of each item that counts, and those that must not be found any more.
+    there: dict[str, str] = field(default_factory=dict)
+    gone: list[Item] = field(default_factory=list)
+
+    def new_text(self) -> str:
+        """A text with the common word and one that nothing else contains."""
+        return f"{self.word} {_draw_word(self.context)}"
+
+    def put(self, client: Client, item: str, **options: Any) -> str:
+        """Put another version of an item; its text."""
+        text = self.new_text()
+        client.ask("put_item", self.name, item, text, **options)
+        self.drop(item)
+        self.there[item] = text
+        return text
+
+    def drop(self, *items: str) -> None:
+        """Know that these items must not be found any more."""
+        self.gone += [(item, self.there.pop(item)) for item in items if item in self.there]
+
+    def find(
+        self, client: Client, word: str = "", *, limit: int = LIMIT, **options: Any
+    ) -> list[Item]:
+        """Search for a word, or for the common one: ids and texts, the best first."""
+        hits = client.ask("search", self.name, word or self.word, limit, **options)
+        return [(hit["id"], hit["text"]) for hit in hits]
+
+    def get(self, client: Client, item: str) -> Any:
+        """What the id of an item gives."""
+        return client.ask("get_item", self.name, item)
+
+    def expect(self, holds: bool, name: str, proof: str) -> None:
+        """Fail unless a condition holds."""
+        self.context.expect(holds, name, proof, session=self.name)
+
+    def expect_found(self, after: str) -> None:
+        """Search by every handle: what is there is found once, and read by its id; no more."""
+        for client in self.context.clients:
+            found, by = self.find(client), f"after {after}, a search of {client.name}"
+            for item in self.there.items():
+                times = f"{found.count(item)} times instead of once: it finds {found}"
+                self.expect(found.count(item) == 1, "not found", f"{by} finds {item} {times}")
+                text = self.get(client, item[0])
+                proof = f"after {after}, {item[0]!r} is {item[1]!r}, and its id gives {text!r}"
+                self.expect(text == item[1], "wrong version", proof)
+            for item in self.gone:
+                found += self.find(client, item[1].split()[-1])
+                self.expect(item not in found, "found again", f"{by} still finds {item}")
+                if item[0] not in self.there:
+                    text = self.get(client, item[0])
+                    proof = f"after {after}, {item[0]!r} is gone, and its id gives {text!r}"
+                    self.expect(text is None, "found again", proof)
+
+    def expect_agreement(
+        self, client: Client, item: str, allowed: set[str | None], after: str
+    ) -> None:
+        """Expect that an id gives an allowed version, and that search finds the same one."""
+        text = self.get(client, item)
+        proof = f"after {after}, {item!r} gives {text!r}, which is none of {allowed}"
+        self.expect(text in allowed, "lost item", proof)
+        found = [each for name, each in self.find(client) if name == item]
+        proof = f"after {after}, {item!r} gives {text!r}, and a search finds {found}"
+        self.expect(found == ([] if text is None else [text]), "index and item differ", proof)
+
+
+def _draw_word(context: CaseContext) -> str:
     return "".join(context.random.choices(LETTERS, k=10))
 
 
-def put(client: Client, collection: str, item: str, text: str, **options: Any) -> None:
-    """Put an item, or another version of it."""
-    client.ask("put_item", collection, item, text, **options)
+def _new_collection(context: CaseContext) -> Collection:
+    return Collection(context, context.new_session(), _draw_word(context))
 
 
-def find(client: Client, collection: str, query: str, limit: int = LIMIT, **options: Any) -> Items:
-    """Search a collection: ids and texts, the best first."""
-    hits = client.ask("search", collection, query, limit, **options)
-    return [(hit["id"], hit["text"]) for hit in hits]
-
-
-def expect_found(
-    context: CaseContext,
-    readers: Iterable[Client],
-    collection: str,
-    query: str,
-    *,
-    there: Iterable[tuple[str, str]] = (),
-    gone: Iterable[tuple[str, str]] = (),
-    after: str,
-) -> None:
-    """Search with each reader: these versions are found once each, and those are not."""
-    for reader in readers:
-        found = find(reader, collection, query)
-        for item in there:
-            proof = f"after {after}, a search of {reader.name} finds {item[0]!r} as {item[1]!r}"
-            proof += f" {found.count(item)} times instead of once: it finds {found}"
-            context.expect(found.count(item) == 1, "not found", proof, session=collection)
-        for item in gone:
-            proof = f"after {after}, a search of {reader.name} still finds {item[0]!r}: {item[1]!r}"
-            context.expect(item not in found, "found again", proof, session=collection)
+def _open_two(context: CaseContext) -> tuple[Client, Client, Collection]:
+    return context.open(), context.open_elsewhere(), _new_collection(context)
 
 
 @case(
@@ -76,40 +129,19 @@ def expect_found(
 )
 def what_was_put_is_found(context: CaseContext) -> None:
     """Put items by turns from two callers; the next search of either finds each of them."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
+    store, other, items = _open_two(context)
     for number in range(12):
-        word = new_word(context)
-        put((store, other)[number % 2], collection, f"i{number}", word)
-        expect_found(
-            context,
-            (store, other),
-            collection,
-            word,
-            there=[(f"i{number}", word)],
-            after=f"{number + 1} puts",
-        )
+        items.put((store, other)[number % 2], f"i{number}")
+        items.expect_found(f"{number + 1} puts")
 
 
 @case("recall", catches="an old version that is found beside the new one", needs=["search"])
 def newest_version_is_found(context: CaseContext) -> None:
     """Put an item again and again: only its newest version is found, and read by its id."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    words = [new_word(context) for _ in range(4)]
-    for number, word in enumerate(words):
-        put((store, other)[number % 2], collection, "item", word)
-        for query in words[: number + 1]:
-            expect_found(
-                context,
-                (store, other),
-                collection,
-                query,
-                there=[("item", word)] if query == word else [],
-                gone=[("item", old) for old in words[:number]],
-                after=f"version {number + 1}",
-            )
-        text = other.ask("get_item", collection, "item")
-        proof = f"version {number + 1} is {word!r}, and its id gives {text!r}"
-        context.expect(text == word, "wrong version", proof, session=collection)
+    store, other, items = _open_two(context)
+    for number in range(4):
+        items.put((store, other)[number % 2], "item")
+        items.expect_found(f"version {number + 1}")
 
 
 @case(
@@ -119,22 +151,14 @@ def newest_version_is_found(context: CaseContext) -> None:
 )
 def retracted_is_not_found(context: CaseContext) -> None:
     """Retract one of several items: it is not found, the others are, and it can be put again."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    word = new_word(context)
-    items = [(f"i{number}", f"{word} {new_word(context)}") for number in range(4)]
-    for item, text in items:
-        put(store, collection, item, text)
-    gone, *rest = items
-    other.ask("retract", collection, gone[0])
-    readers, where = (store, other), "a retraction"
-    expect_found(context, readers, collection, word, there=rest, gone=[gone], after=where)
-    text = store.ask("get_item", collection, gone[0])
-    proof = f"{gone[0]!r} was retracted, and its id gives {text!r}"
-    context.expect(text is None, "found again", proof, session=collection)
-    again = (gone[0], f"{word} {new_word(context)}")
-    put(store, collection, *again)
-    where = "a retraction and another put"
-    expect_found(context, readers, collection, word, there=[*rest, again], gone=[gone], after=where)
+    store, other, items = _open_two(context)
+    for number in range(4):
+        items.put(store, f"i{number}")
+    other.ask("retract", items.name, "i0")
+    items.drop("i0")
+    items.expect_found("a retraction")
+    items.put(store, "i0")
+    items.expect_found("a retraction and another put")
 
 
 @case(
@@ -144,59 +168,62 @@ def retracted_is_not_found(context: CaseContext) -> None:
 )
 def rolled_back_is_not_found(context: CaseContext) -> None:
     """Replace an item and put another one after a snapshot, and roll back to it."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    word = new_word(context)
-    first, later, new = (f"{word} {new_word(context)}" for _ in range(3))
-    put(store, collection, "item", first)
-    taken = store.ask("snapshot", collection)
-    put(store, collection, "item", later)
-    put(store, collection, "new", new)
-    readers, where = (store, other), "two puts"
-    now = [("item", later), ("new", new)]
-    expect_found(context, readers, collection, word, there=now, after=where)
-    other.ask("rollback", collection, taken)
-    expect_found(
-        context,
-        readers,
-        collection,
-        word,
-        there=[("item", first)],
-        gone=now,
-        after="a rollback",
-    )
+    store, other, items = _open_two(context)
+    first = items.put(store, "item")
+    taken = store.ask("snapshot", items.name)
+    items.put(store, "item")
+    items.put(store, "new")
+    items.expect_found("two puts")
+    other.ask("rollback", items.name, taken)
+    items.drop("item", "new")
+    items.gone.remove(("item", first))
+    items.there["item"] = first
+    items.expect_found("a rollback")
 
 
 @case("recall", catches="an index that outlives what it names", needs=["search", "clear"])
 def cleared_is_not_found(context: CaseContext) -> None:
     """Clear a collection: nothing of it is found, others are whole, and it can be used again."""
-    store, other = context.open(), context.open_elsewhere()
-    collection, beside = context.new_session(), context.new_session()
-    word = new_word(context)
-    old, kept, new = (("item", f"{word} {new_word(context)}") for _ in range(3))
-    put(store, collection, *old)
-    put(store, beside, *kept)
-    other.ask("clear", collection)
-    readers = (store, other)
-    expect_found(context, readers, collection, word, gone=[old], after="a clear")
-    put(store, collection, *new)
-    where = "a clear and another put"
-    expect_found(context, readers, collection, word, there=[new], gone=[old], after=where)
-    expect_found(context, readers, beside, word, there=[kept], after="a clear of another one")
+    store, other, items = _open_two(context)
+    beside = Collection(context, context.new_session(), items.word)
+    items.put(store, "item")
+    beside.put(store, "item")
+    other.ask("clear", items.name)
+    items.drop("item")
+    items.expect_found("a clear")
+    items.put(store, "item")
+    items.expect_found("a clear and another put")
+    beside.expect_found("a clear of another one")
+
+
+@case("recall", catches="an index that outlives a session", needs=["search", "forget"])
+def forgotten_is_not_found(context: CaseContext) -> None:
+    """Forget a collection: nothing of it is ever found, others are whole, it can be used again."""
+    store, other, items = _open_two(context)
+    beside = Collection(context, context.new_session(), items.word)
+    for item in ("one", "two", "one"):
+        items.put(store, item)
+    beside.put(store, "one")
+    other.ask("forget", items.name)
+    items.drop("one", "two")
+    items.expect_found("it was forgotten")
+    items.put(store, "one")
+    items.expect_found("it was forgotten, and another put")
+    beside.expect_found("another one was forgotten")
 
 
 @case("recall", catches="an item that is found after its time", needs=["search", "item_ttl"])
 def expired_is_not_found(context: CaseContext) -> None:
     """Put items with and without a time to live: when it has passed, only the others are found."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    word, ttl_s = new_word(context), context.adapter.ttl_s_min
-    brief, lasting = ((name, f"{word} {new_word(context)}") for name in ("brief", "lasting"))
-    put(store, collection, *lasting)
-    put(store, collection, *brief, ttl_s=ttl_s)
+    store, _, items = _open_two(context)
+    ttl_s = context.adapter.ttl_s_min
+    items.put(store, "lasting")
+    items.put(store, "brief", ttl_s=ttl_s)
     due = time.monotonic() + ttl_s + context.adapter.ttl_s_late
     while (left_s := due - time.monotonic()) >= 0:
         time.sleep(left_s + 0.001)
-    readers, where = (store, other), f"{ttl_s} s"
-    expect_found(context, readers, collection, word, there=[lasting], gone=[brief], after=where)
+    items.drop("brief")
+    items.expect_found(f"{ttl_s} s")
 
 
 @case(
@@ -204,40 +231,35 @@ def expired_is_not_found(context: CaseContext) -> None:
 )
 def filter_comes_before_the_limit(context: CaseContext) -> None:
     """Search many items for the few with a field: all come, or as many as were asked for."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    word = new_word(context)
-    wanted = set(context.random.sample(range(30), 4))
-    for number in range(30):
-        colour = "red" if number in wanted else "blue"
-        put(store, collection, f"i{number}", f"{word} {number}", fields={"colour": colour})
-    names = {f"i{number}" for number in wanted}
-    for reader in (store, other):
+    store, _, items = _open_two(context)
+    red = {f"i{number}" for number in context.random.sample(range(30), 4)}
+    for item in (f"i{number}" for number in range(30)):
+        items.put(store, item, fields={"colour": "red" if item in red else "blue"})
+    for reader in context.clients:
         for limit in (1, 3, 4, LIMIT):
-            hits = find(reader, collection, word, limit, where={"colour": "red"})
+            hits = items.find(reader, limit=limit, where={"colour": "red"})
             found = {item for item, _ in hits}
-            proof = f"{len(names)} items are red, and a search for up to {limit} finds {hits}"
-            right = found <= names and len(hits) == len(found) == min(limit, len(names))
-            context.expect(right, "wrong filter", proof, session=collection)
+            proof = f"{len(red)} items are red, and a search for up to {limit} finds {hits}"
+            right = found <= red and len(hits) == len(found) == min(limit, len(red))
+            items.expect(right, "wrong filter", proof)
 
 
 @case("recall", catches="a collection that finds what another one holds", needs=["search"])
 def collections_do_not_leak(context: CaseContext) -> None:
     """Put one id into collections with similar and strange names: each finds its own alone."""
-    store, other, word = context.open(), context.open_elsewhere(), new_word(context)
-    base = context.new_session()
-    texts: dict[str, str] = {}
-    for name in (f"{base}{suffix}" if suffix else suffix for suffix in NAMES):
-        context.sessions.add(name)
-        text = f"{word} {new_word(context)}"
+    store, _, base = _open_two(context)
+    named = [f"{base.name}{suffix}" if suffix else suffix for suffix in NAMES]
+    context.sessions.update(named)
+    collections = [Collection(context, name, base.word) for name in named]
+    for items in collections:
         # A name that is refused holds nothing.
         with contextlib.suppress(Exception):
-            put(store, name, "item", text)
-            texts[name] = text
-    for name, text in texts.items():
-        for reader in (store, other):
-            found = find(reader, name, word)
-            proof = f"collection {name!r} holds one item, {text!r}, and a search finds {found}"
-            context.expect(found == [("item", text)], "leak", proof, session=name)
+            items.put(store, "item")
+    for items in collections:
+        for reader in context.clients if items.there else ():
+            found, held = items.find(reader), [*items.there.items()]
+            proof = f"collection {items.name!r} holds {held}, and a search finds {found}"
+            items.expect(found == held, "leak", proof)
 
 
 @case(
@@ -249,23 +271,20 @@ def collections_do_not_leak(context: CaseContext) -> None:
 )
 def racing_versions_agree(context: CaseContext) -> None:
     """Put one item from several processes at once: all find one version, which its id gives too."""
-    writers = [context.open_in_process() for _ in range(WRITERS)]
-    readers, collection, word = writers[:2], context.new_session(), new_word(context)
+    writers, items = [context.open_in_process() for _ in range(WRITERS)], _new_collection(context)
     for race in range(RACES):
-        texts = [f"{word} {new_word(context)}" for _ in writers]
+        texts = [items.new_text() for _ in writers]
         for writer, text in zip(writers, texts, strict=True):
-            writer.handle.worker.tell("call", "put_item", (collection, "item", text), {})
+            writer.worker.tell("call", "put_item", (items.name, "item", text), {})
         for writer in writers:
             # One that lost against the others may say so.
             with contextlib.suppress(StoreRaised, Refused):
-                writer.handle.worker.answer()
-        text = readers[0].ask("get_item", collection, "item")
+                writer.worker.answer()
+        text = items.get(writers[0], "item")
         proof = f"after race {race + 1} of {texts}, its id gives {text!r}"
-        context.expect(race > 0 or text in texts, "wrong version", proof, session=collection)
-        for reader in readers:
-            found = find(reader, collection, word)
-            proof = f"after a race its id gives {text!r}, and a search finds {found}"
-            context.expect(found == [("item", text)], "wrong version", proof, session=collection)
+        items.expect(race > 0 or text in texts, "wrong version", proof)
+        for reader in writers[:2]:
+            items.expect_agreement(reader, "item", {text}, f"race {race + 1}")
 
 
 @case(
@@ -277,52 +296,80 @@ def racing_versions_agree(context: CaseContext) -> None:
 )
 def index_agrees_after_a_kill(context: CaseContext) -> None:
     """Kill a process at steps of a put: what is found is what the id gives, old or new."""
-    collection, word = context.new_session(), new_word(context)
-    writer = _open_writer(context)
-    put(writer, collection, "first", f"{word} first")
-    writer.handle.worker.call_plugin("kill_at_step", 0)
-    put(writer, collection, "second", f"{word} second")
-    steps: int = writer.handle.worker.call_plugin("steps")
-    writer.handle.worker.kill()
+    disk, items = FaultyDisk(context.workspace, python=True), _new_collection(context)
+    writer = context.open_in_process(plugin=disk)
+    items.put(writer, "first")
+    writer.worker.call_plugin("kill_at_step", 0)
+    items.put(writer, "second")
+    steps: int = writer.worker.call_plugin("steps")
+    writer.worker.kill()
     if not steps:
         raise CaseNotClaimed("no step of a put touches a file")
     for number, step in enumerate(draw_positions(context, steps + 1, KILLS)):
-        writer, item = _open_writer(context), f"i{number}"
-        old = f"{word} {new_word(context)}" if number % 2 else None
-        if old is not None:
-            put(writer, collection, item, old)
-        new = f"{word} {new_word(context)}"
-        writer.handle.worker.call_plugin("kill_at_step", step)
+        writer, item = context.open_in_process(plugin=disk), f"i{number}"
+        old = items.put(writer, item) if number % 2 else None
+        new = items.new_text()
+        writer.worker.call_plugin("kill_at_step", step)
         allowed = {old, new}
         with contextlib.suppress(WorkerLost):
-            put(writer, collection, item, new)
+            writer.ask("put_item", items.name, item, new)
             allowed = {new}
-        writer.handle.worker.kill()
-        where = f"a kill at step {step} of a put"
-        _expect_agreement(context, collection, item, word, allowed, where)
+        writer.worker.kill()
+        with contextlib.closing(context.open_in_process()) as reader:
+            items.expect_agreement(reader, item, allowed, f"a kill at step {step} of a put")
 
 
-def _open_writer(context: CaseContext) -> Client:
-    return context.open_in_process(plugin=FaultyDisk(context.workspace, python=True))
+@case(
+    "recall",
+    catches="an index that is not synced with its items",
+    needs=["search"],
+    reach="machine",
+    modes=("processes",),
+    durable=True,
+)
+def index_agrees_after_power_loss(context: CaseContext) -> None:
+    """Cut the power while items are put: what is found is what the id gives, as new as claimed."""
+    disk, items = FaultyDisk(context.workspace, remember=True), _new_collection(context)
+    writer = context.open_in_process(plugin=disk)
+    # Each text, with how many changes the disk had seen before and after it was put.
+    versions: dict[str, list[tuple[int, int, str]]] = {"i0": [], "i1": [], "i2": []}
+    for item in list(versions) * VERSIONS:
+        began = writer.worker.call_plugin("length")
+        text = items.put(writer, item)
+        versions[item].append((began, writer.worker.call_plugin("length"), text))
+    changes, others = stop_recording(context, writer.worker)
+    ends = [ended for each in versions.values() for _, ended, _ in each]
+    images = build_images(
+        changes,
+        wanted=POWER_CUTS,
+        random=context.random,
+        base={},
+        stage=lambda after: sum(ended <= after for ended in ends),
+    )
+    for image in pace(context, images, "power cuts", least=POWER_CUTS // 3):
+        after = f"a power cut after change {image.after} of {len(changes)}"
+        with restore_files(context, others | image.files) as folder:
+            try:
+                with contextlib.closing(context.open_in_process(workspace=folder)) as reader:
+                    for item, put in versions.items():
+                        allowed = _list_allowed(context, put, image.after)
+                        items.expect_agreement(reader, item, allowed, after)
+            except (StoreRaised, Refused) as error:
+                context.fail("damage", f"after {after}, the store cannot be used: {error}")
 
 
-def _expect_agreement(
-    context: CaseContext,
-    collection: str,
-    item: str,
-    word: str,
-    allowed: set[str | None],
-    after: str,
-) -> None:
-    reader = context.open_in_process()
-    text = reader.ask("get_item", collection, item)
-    proof = f"after {after}, {item!r} gives {text!r}, which is none of {allowed}"
-    context.expect(text in allowed, "lost item", proof, session=collection)
-    found = [each for name, each in find(reader, collection, word) if name == item]
-    proof = f"after {after}, {item!r} gives {text!r}, and a search finds {found}"
-    right = found == ([] if text is None else [text])
-    context.expect(right, "index and item differ", proof, session=collection)
-    reader.close()
+def _list_allowed(
+    context: CaseContext, put: list[tuple[int, int, str]], after: int
+) -> set[str | None]:
+    """The versions of an item that a power cut may leave, as the store claims to sync them."""
+    synced = context.adapter.durability in ("power", "replicated")
+    allowed: set[str | None] = {None}
+    for began, ended, text in put:
+        if synced and ended <= after:
+            allowed = {text}
+        elif began < after:
+            allowed.add(text)
+    return allowed
 
 
 @case(
@@ -332,36 +379,26 @@ def _expect_agreement(
 )
 def failing_embedder_loses_nothing(context: CaseContext) -> None:
     """Put and search while the embedder fails: what was acknowledged is found, then or later."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    word = new_word(context)
-    kept = [("before", f"{word} {new_word(context)}")]
-    put(store, collection, *kept[0])
+    store, _, items = _open_two(context)
+    items.put(store, "before")
     store.ask("fail_embedder", True)
-    during = ("during", f"{word} {new_word(context)}")
-    # It may be refused: then nothing was promised. So may a search.
+    # A put may be refused: then nothing was promised. So may a search.
     with contextlib.suppress(Exception):
-        put(store, collection, *during)
-        kept.append(during)
+        items.put(store, "during")
     with contextlib.suppress(Exception):
-        find(store, collection, word)
+        items.find(store)
     store.ask("fail_embedder", False)
-    readers, where = (store, other), "the embedder had failed"
-    expect_found(context, readers, collection, word, there=kept, after=where)
-    for item, text in kept:
-        given = other.ask("get_item", collection, item)
-        proof = f"{item!r} was put as {text!r}, and its id gives {given!r}"
-        context.expect(given == text, "lost item", proof, session=collection)
+    items.expect_found("the embedder had failed")
 
 
 @case("recall", catches="hits that change places from one search to the next", needs=["search"])
 def same_query_same_order(context: CaseContext) -> None:
     """Search for a word that many items hold alike, several times: the order is the same."""
-    store, other, collection = context.open(), context.open_elsewhere(), context.new_session()
-    word = new_word(context)
+    store, other, items = _open_two(context)
     for number in range(12):
-        put(store, collection, f"i{number}", f"{word} {LETTERS[number]}")
-    first = find(store, collection, word)
+        items.put(store, f"i{number}")
+    first = items.find(store)
     for reader in (store, store, other, other):
-        again = find(reader, collection, word)
+        again = items.find(reader)
         proof = f"one search gives {first}, and the same one gives {again}"
-        context.expect(again == first, "another order", proof, session=collection)
+        items.expect(again == first, "another order", proof)

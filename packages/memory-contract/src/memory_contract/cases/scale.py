@@ -10,6 +10,7 @@ from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     build_batch,
+    complete_turn,
     expect_equal,
     expect_listed,
     to_spoken,
@@ -36,25 +37,19 @@ def huge_message_is_whole_or_refused(context: CaseContext) -> None:
     expected: list[Message] = []
     largest = context.adapter.message_bytes_max or SIZES[-1]
     for size in sorted({min(size, largest) for size in SIZES}):
-        what = f"a message of {size} bytes"
-        batch = _build_large(context, size)
-        if not try_put(context, store, session, batch, what):
+        # Without repetition at the size of pages or packets.
+        noise = Random(size).randbytes(4099).hex()  # noqa: S311 -- made-up text
+        text = (noise * (size // len(noise) + 1))[:size]
+        batch = complete_turn(context, {"role": "user", "content": text})
+        if try_put(store, session, batch, what := f"a message of {size} bytes"):
+            expected += batch
+            expect_equal(store, session, expected, what)
+        else:
             context.note(f"{what} is refused")
-            continue
-        expected += batch
-        expect_equal(context, store, session, expected, what)
     after = build_batch(context, "and now something short")
     store.put(session, *after)
-    expected += after
-    expect_equal(context, context.open_elsewhere(), session, expected, "what another caller reads")
-
-
-def _build_large(context: CaseContext, size: int) -> list[Message]:
-    """A large message without repetition at the size of pages or packets."""
-    noise = Random(size).randbytes(4099).hex()  # noqa: S311 -- made-up text
-    message = {"role": "user", "content": (noise * (size // len(noise) + 1))[:size]}
-    answer = {"role": "assistant", "content": "That was long."}
-    return [message, answer] if context.adapter.pairs else [message]
+    reader = context.open_elsewhere()
+    expect_equal(reader, session, [*expected, *after], "what another caller reads")
 
 
 @case("edges", catches="sessions that are mixed up or left out when there are many")
@@ -62,20 +57,16 @@ def many_sessions(context: CaseContext) -> None:
     """Write to hundreds of sessions by turns; each shows its own, and all are listed."""
     store = context.open()
     expected: dict[str, Ids] = {}
-    for session in pace(
-        context, [context.new_session() for _ in range(SESSIONS)], "sessions", least=10
-    ):
+    sessions = [context.new_session() for _ in range(SESSIONS)]
+    for session in pace(context, sessions, "sessions", least=10):
         expected[session] = store.append(session)
-    sessions = list(expected)
-    for session in sessions[::5]:
+    for session in list(expected)[::5]:
         expected[session] += store.append(session)
     reader = context.open_elsewhere()
-    for session in sessions:
-        context.expect_shown(
-            reader, session, expected[session], after=f"appends to {len(sessions)} sessions"
-        )
-    if context.adapter.claims(["list"]):
-        expect_listed(context, reader, sessions)
+    for session, ids in expected.items():
+        context.expect_shown(session, ids, after=f"appends to {len(expected)} sessions")
+    if context.claims("list"):
+        expect_listed(reader, expected)
 
 
 @case("edges", catches="a long history that is cut to a page, or comes back out of order")
@@ -85,30 +76,17 @@ def long_session(context: CaseContext) -> None:
     ids: Ids = ()
     count = LONG_BATCH if context.adapter.at_once(LONG_BATCH) > 1 else LONG_CALLS
     for _ in pace(context, range(LONG_BATCHES), f"batches of {count} in a long session"):
-        ids += append_many(context, store, session, count)
-    ids += store.append(session)
-    ids = tuple(context.keep_newest(ids))
+        ids += append_many(store, session, count)
+    ids = tuple(context.keep_newest(ids + store.append(session)))
     reader = context.open_elsewhere()
     seen = reader.read(session)
-    context.expect(
-        seen == ids,
-        "wrong history",
-        f"of {len(ids)} entries {len(seen)} came back, or not in their order",
-        session=session,
-    )
-    if context.adapter.claims(["limit"]):
-        for limit in (2, 100, max(1, len(ids) - 2)):
-            last = reader.read(session, limit=limit)
-            context.expect(
-                last == ids[-limit:],
-                "wrong limit",
-                f"the newest {limit} of {len(ids)} entries are {len(last)} others",
-                session=session,
-            )
-    newest = to_spoken(store.get(session))[-1]
-    context.expect(
-        newest == to_spoken([message_of(ids[-1])])[0],
-        "wrong history",
-        "the newest entry of a long session is not the one that was appended last",
-        session=session,
-    )
+    proof = f"of {len(ids)} entries {len(seen)} came back, or not in their order"
+    context.expect(seen == ids, "wrong history", proof, session=session)
+    for limit in (2, 100, max(1, len(ids) - 2)) if context.claims("limit") else ():
+        last = reader.read(session, limit=limit)
+        proof = f"the newest {limit} of {len(ids)} entries are {len(last)} others"
+        context.expect(last == ids[-limit:], "wrong limit", proof, session=session)
+    newest = to_spoken(store.get(session))[-1:]
+    proof = "the newest entry of a long session is not the one that was appended last"
+    right = newest == to_spoken([message_of(ids[-1])])
+    context.expect(right, "wrong history", proof, session=session)

@@ -14,13 +14,12 @@ from typing import Final
 from memory_contract.calls import Call, format_error, succeeded
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun, Client
 from memory_contract.cases.case import case
+from memory_contract.cases.concurrency import build_writers
 from memory_contract.cases.locks import expect_append_in_time, get_patience_s
-from memory_contract.cases.network import build_programs, record_while
 from memory_contract.cases.proxied_store import (
     append_until_ok,
     in_background,
     insert_proxy,
-    open_first,
     read_everything,
     start_session,
 )
@@ -31,7 +30,6 @@ from memory_contract.faults.servers.managed import (
     KINDS,
     POSTGRES,
     ServerMissing,
-    SmallDiskServer,
     start_managed,
     start_on_small_disk,
 )
@@ -81,11 +79,11 @@ def _use_managed_server(
     catches="what was acknowledged is gone, or there twice, after the server was killed",
     modes=("tasks", "processes"),
     overlaps=False,
+    durable=True,
     tier="server",
 )
 def server_restart(context: CaseContext) -> None:
     """Kill the server with -9 and start it again while four workers write."""
-    _require_durability(context)
     with _use_managed_server(context) as (server, url), insert_proxy(context, url) as proxy:
 
         def restart() -> None:
@@ -100,11 +98,11 @@ def server_restart(context: CaseContext) -> None:
     catches="a store that stays with a server which is gone, or loses what its standby has",
     modes=("processes",),
     overlaps=False,
+    durable=True,
     tier="server",
 )
 def server_failover(context: CaseContext) -> None:
     """Kill a PostgreSQL primary under load; its synchronous standby takes over in its place."""
-    _require_durability(context)
     if not (context.adapter.server or "").startswith(POSTGRES):
         raise CaseNotClaimed("the kit can start a standby of PostgreSQL alone")
     with _start_with_standby() as (primary, standby), insert_proxy(context, primary.url()) as proxy:
@@ -122,17 +120,22 @@ def _strike_under_load(
     context: CaseContext, proxy: Proxy, url: str, name: str, act: Callable[[], None]
 ) -> None:
     """Act on the server while four workers write; then read everything where it is, at `url`."""
-    store = open_first(context, proxy.url)
-    sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+    store = _open_first(context, proxy.url)
+    sessions = [start_session(store, proxy.url) for _ in range(2)]
     with _strike_once(context, proxy, name, act) as begin:
-        context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
-    append_until_ok(context, store, sessions[0], proxy.url)
+        programs = build_writers(context, 4, sessions, 14)
+        context.race(programs, server=proxy.url, ready=begin)
+    append_until_ok(store, sessions[0], proxy.url)
     read_everything(context, sessions, url)
 
 
-def _require_durability(context: CaseContext) -> None:
-    if context.adapter.durability == "none":
-        raise CaseNotClaimed("the store does not claim to survive the end of its server")
+def _open_first(context: CaseContext, url: str) -> Client:
+    """Open the first handle on a fresh server."""
+    try:
+        return context.open(server=url)
+    except Exception as error:
+        why = f"it cannot be opened on a server of the kit: {format_error(error)}"
+        raise CaseNotClaimed(why) from error
 
 
 @contextmanager
@@ -168,13 +171,11 @@ def _strike_once(
         while not proxy.struck:
             if over.wait(0.002):
                 return
-        began_ns = time.monotonic_ns()
         try:
-            act()
+            with context.fault(name):
+                act()
         except ServerError as error:
             failed.append(error)
-        else:
-            context.record_fault(name, began_ns, time.monotonic_ns())
         finally:
             proxy.heal()
 
@@ -194,14 +195,14 @@ def _strike_once(
 def server_frozen(context: CaseContext) -> None:
     """Stop the server during an append and let it go on: the append landed once, or not."""
     with _use_managed_server(context) as (server, url):
-        session = start_session(context, open_first(context, url), url)
+        session = start_session(_open_first(context, url), url)
         store = context.open_in_process(server=url, wait_s=get_patience_s(context))
         store.attempt(Call(op="read", session=session))
-        with record_while(context, "the server is stopped"):
+        with context.fault("the server is stopped"):
             server.freeze()
-            expect_append_in_time(context, store, session, "the server")
+            expect_append_in_time(store, session, "the server")
         server.thaw()
-        append_until_ok(context, store, session, url)
+        append_until_ok(store, session, url)
         read_everything(context, [session], url)
 
 
@@ -213,16 +214,20 @@ def server_frozen(context: CaseContext) -> None:
 def server_emptied(context: CaseContext) -> None:
     """Empty the server under a store: it shows nothing of before, or raises; new handles work."""
     with _use_managed_server(context) as (server, url):
-        store = open_first(context, url)
-        session = start_session(context, store, url, 3)
+        store = _open_first(context, url)
+        session = start_session(store, url, 3)
         store.attempt(Call(op="read", session=session))
-        versioned = context.adapter.claims(["expected"])
-        version = store.ask("version", session) if versioned else None
+        version = store.ask("version", session) if context.claims("expected") else None
         began_ns = time.monotonic_ns()
         server.empty(url)
-        _record_as_cleared(context, session, began_ns)
-        if versioned:
-            _expect_refusal(context, store, session, version)
+        # As a clear, so that the checker accepts no older entries.
+        cleared = Call(op="clear", session=session)
+        context.record(succeeded("storm", cleared, began_ns, None, {}))
+        if version is not None:
+            call = Call(op="append", session=session, ids=store.draw(), expected=version)
+            refused = store.attempt(call).outcome != "ok"
+            proof = f"an append to {session} expected what the server had lost, and was not refused"
+            context.expect(refused, "hidden loss", proof, session=session)
         # The answers of the open handle are judged: neither old entries nor lost new ones.
         for _ in range(2):
             store.attempt(Call(op="read", session=session))
@@ -231,27 +236,10 @@ def server_emptied(context: CaseContext) -> None:
         try:
             fresh = context.open(server=url)
         except Exception as error:  # noqa: BLE001 -- whatever a store raises
-            context.fail(
-                "does not recover", f"a new handle cannot be opened: {format_error(error)}"
-            )
-        append_until_ok(context, fresh, session, url)
+            proof = f"a new handle cannot be opened: {format_error(error)}"
+            context.fail("does not recover", proof)
+        append_until_ok(fresh, session, url)
         read_everything(context, [session], url)
-
-
-def _expect_refusal(context: CaseContext, store: Client, session: str, version: object) -> None:
-    """Expect that an append with the version of a lost session is refused."""
-    call = Call(op="append", session=session, ids=store.draw(), expected=version)
-    context.expect(
-        store.attempt(call).outcome != "ok",
-        "hidden loss",
-        f"an append to {session} expected what the server had lost, and was not refused",
-        session=session,
-    )
-
-
-def _record_as_cleared(context: CaseContext, session: str, began_ns: int) -> None:
-    """Record a clear, so that the checker accepts no older entries."""
-    context.record(succeeded("storm", Call(op="clear", session=session), began_ns, None, {}))
 
 
 # How many appends are tried on a full disk: a server has some space allocated.
@@ -273,27 +261,27 @@ def server_disk_full(context: CaseContext) -> None:
     if why := small_disk.missing():
         raise CaseNotRun(why)
     with _report_missing_servers():
-        server: SmallDiskServer = start_on_small_disk(url)
+        server = start_on_small_disk(url)
     url = server.url
-    store = open_first(context, url)
-    session = start_session(context, store, url, 2)
+    store = _open_first(context, url)
+    session = start_session(store, url, 2)
     began_ns = time.monotonic_ns()
     server.fill()
     try:
-        refused = _append_until_refused(context, store, session)
+        refused = _append_until_refused(store, session)
     finally:
         server.free()
     if refused:
         context.record_fault("the server's disk was full", began_ns, time.monotonic_ns())
-    append_until_ok(context, store, session, url)
+    append_until_ok(store, session, url)
     read_everything(context, [session], url)
 
 
-def _append_until_refused(context: CaseContext, store: Client, session: str) -> int:
+def _append_until_refused(store: Client, session: str) -> int:
     """How many appends were not acknowledged."""
     refused, began = 0, time.monotonic()
     for _ in range(APPENDS_MAX):
-        if store.attempt(build_append(context, session, ENTRIES)).outcome != "ok":
+        if store.attempt(build_append(store.context, session, ENTRIES)).outcome != "ok":
             refused += 1
             # Existing entries can still be read, or reading raises.
             store.attempt(Call(op="read", session=session))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
+from memory_contract.adapter import Message
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
@@ -40,64 +41,54 @@ CLEARED: Final = ("a", "a*", "a%", "a_", "a?", "a:b", "user:1", "user_1", "a[b]"
 def hostile_session_ids(context: CaseContext) -> None:
     """Write to sessions with strange names: each keeps its own entries, or is refused at once."""
     store = context.open()
-    plain = context.new_session()
-    first = {plain: store.append(plain)}
+    # Files that a store keeps beside its folder exist after its first append.
+    store.append(context.new_session())
+    before = _list_beside(context)
     # Paths to the folder around the workspace, which belongs to the kit.
     outside = context.workspace.parent / "escaped-by-an-absolute-path"
-    escapes = ["../escaped", "..", str(outside)]
-    # Files that a store keeps beside its folder exist by now.
-    fence = Fence(context.workspace)
-    written = first | _write_each(context, store, [*escapes, *HOSTILE], fence)
-    for caller in (store, context.open_elsewhere()):
-        _expect_own(context, caller, written)
-    fence.hold(context, list(written))
-    if context.adapter.claims(["list"]):
-        expect_listed(context, store, written)
+    names = ["../escaped", "..", str(outside), *HOSTILE]
+    written = _write_each(store, names, before)
+    context.open_elsewhere()
+    _expect_own(context, written)
+    _expect_inside(context, before, "a session id")
+    if context.claims("list"):
+        expect_listed(store, [*context.sessions, *written])
 
 
-class Fence:
-    """Detects files that are written beside a workspace."""
+def _list_beside(context: CaseContext) -> set[str]:
+    """What lies beside the workspace, but for files that are named after it."""
+    ours, beside = context.workspace.name, context.workspace.parent.iterdir()
+    return {path.name for path in beside if not path.name.startswith(ours)}
 
-    def __init__(self, workspace: Path) -> None:
-        self._workspace = workspace
-        self._before = self._beside()
 
-    def _beside(self) -> set[str]:
-        # Files named after the workspace are put there on purpose.
-        ours, beside = self._workspace.name, self._workspace.parent.iterdir()
-        return {path.name for path in beside if not path.name.startswith(ours)}
-
-    def hold(self, context: CaseContext, sessions: Sequence[str]) -> None:
-        """Hold the store to its own folder, after a write to these sessions."""
-        if found := sorted(self._beside() - self._before):
-            by = shown(sessions[0]) if len(sessions) == 1 else "a session id"
-            context.fail(
-                "escapes its workspace",
-                f"{by} was read as a path: {shown(found[0])} was written outside of the folder "
-                "that is the store's own",
-                session=sessions[0] if len(sessions) == 1 else "",
-            )
+def _expect_inside(context: CaseContext, before: set[str], name: str) -> None:
+    """Hold the store to its own folder, after a write to a session of this name."""
+    if found := sorted(_list_beside(context) - before):
+        proof = f"{name} was read as a path: {shown(found[0])} was written outside of the folder"
+        context.fail("escapes its workspace", f"{proof} that is the store's own")
 
 
 @case("edges", catches="a session that meets another whose name begins alike or joins alike")
 def similar_session_ids(context: CaseContext) -> None:
     """Write to sessions with names that are nearly one; clear some, and the others stay."""
     store = context.open()
-    written = _write_each(context, store, SIMILAR)
-    _expect_own(context, store, written)
-    if not context.adapter.claims(["clear"]):
+    written = _write_each(store, SIMILAR)
+    _expect_own(context, written)
+    if not context.claims("clear"):
         return
     for session in pace(context, [name for name in CLEARED if name in written], "clears"):
         store.clear(session)
         written[session] = ()
-        _expect_own(context, store, written, f" after {shown(session)} was cleared")
-    _expect_own(context, context.open_elsewhere(), written, " after some were cleared")
+        _expect_own(context, written, f" after {shown(session)} was cleared")
+    context.open_elsewhere()
+    _expect_own(context, written, " after some were cleared")
 
 
 def _write_each(
-    context: CaseContext, store: Client, names: Sequence[str], fence: Fence | None = None
+    store: Client, names: Sequence[str], before: set[str] | None = None
 ) -> dict[str, Ids]:
     """Two rounds of appends, so that the second finds what the first left."""
+    context = store.context
     written: dict[str, Ids] = {}
     refusals: list[str] = []
     for name in pace(context, names, "session ids", least=8):
@@ -105,12 +96,14 @@ def _write_each(
             written[name] = store.append(name)
         except Exception as error:  # noqa: BLE001 -- a name may be refused
             refusals.append(f"{shown(name, 30)} ({format_error(error)[:80]})")
-            _expect_nothing(context, store, name)
-        if fence is not None:
-            fence.hold(context, [name])
-    context.expect(
-        bool(written), "every name refused", f"no name was taken; {refusals[0] if refusals else ''}"
-    )
+            seen: Sequence[Message] = ()
+            with contextlib.suppress(Exception):
+                seen = store.get(name)
+            proof = f"an append to {shown(name)} was refused, and it shows {len(seen)} messages"
+            context.expect(not seen, "refused and changed", proof, session=name)
+        if before is not None:
+            _expect_inside(context, before, shown(name))
+    context.expect(bool(written), "every name refused", f"no name was taken; {refusals[:1]}")
     for name in written:
         written[name] += store.append(name)
     if refusals:
@@ -118,36 +111,14 @@ def _write_each(
     return written
 
 
-def _expect_nothing(context: CaseContext, store: Client, session: str) -> None:
-    """Expect that a refused session cannot be read, or is empty."""
-    try:
-        seen = store.get(session)
-    except Exception:  # noqa: BLE001 -- a name may be refused
-        return
-    context.expect(
-        not seen,
-        "refused and changed",
-        f"an append to {shown(session)} was refused, and yet it shows {len(seen)} messages",
-        session=session,
-    )
-
-
-def _expect_own(
-    context: CaseContext, store: Client, written: dict[str, Ids], when: str = ""
-) -> None:
+def _expect_own(context: CaseContext, written: dict[str, Ids], when: str = "") -> None:
     owner = {id_: name for name, ids in written.items() for id_ in ids}
     for session, expected in written.items():
-        seen = store.read(session)
-        foreign = [owner[id_] for id_ in seen if owner.get(id_, session) != session]
-        context.expect(
-            not foreign,
-            "cross-session leak",
-            f"{shown(session)} shows what was written to {shown(foreign[:1])}{when}",
-            session=session,
-        )
-        context.expect(
-            seen == context.keep_newest(expected),
-            "wrong history",
-            f"{shown(session)} shows {len(seen)} entries, and {len(expected)} are its own{when}",
-            session=session,
-        )
+        for client in context.clients:
+            seen = client.read(session)
+            foreign = [owner[id_] for id_ in seen if owner.get(id_, session) != session]
+            proof = f"{shown(session)} shows what was written to {shown(foreign[:1])}{when}"
+            context.expect(not foreign, "cross-session leak", proof, session=session)
+            proof = f"{shown(session)} shows {len(seen)} entries, {len(expected)} are its own{when}"
+            right = seen == context.keep_newest(expected)
+            context.expect(right, "wrong history", proof, session=session)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import Final, Literal, TypeVar
 
 from memory_contract.calls import Call, format_error
 from memory_contract.case_context import CaseContext, Client
-from memory_contract.entries import EntryIds
 from memory_contract.history import Ids
 
 Verb = Literal[
@@ -33,7 +33,7 @@ BATCH: Final = 3
 
 def list_verbs(context: CaseContext) -> list[Verb]:
     """The operations that the store claims, including read."""
-    return [verb for verb, needs in NEEDS.items() if context.adapter.claims(needs)]
+    return [verb for verb, needs in NEEDS.items() if context.claims(*needs)]
 
 
 def list_changes(context: CaseContext) -> list[Verb]:
@@ -70,14 +70,13 @@ def build_calls(context: CaseContext, verb: Verb) -> tuple[Call, ...]:
     return (*before, call)
 
 
-def build_append(context: CaseContext, session: str, count: int = 1) -> Call:
+def build_append(context: CaseContext, session: str, count: int = 1, *, worker: str = "v") -> Call:
     """An append of new entries; of one turn, where a store takes a turn at a time."""
-    pairs = context.adapter.pairs
-    ids = EntryIds(context.new_name("v")).draw(context.adapter.at_once(count), pairs=pairs)
+    ids = context.draw_ids(worker, context.adapter.at_once(count))
     return Call(op="append", session=session, ids=ids)
 
 
-def append_many(context: CaseContext, store: Client, session: str, count: int) -> Ids:
+def append_many(store: Client, session: str, count: int) -> Ids:
     """Append a batch; if it is too large for the store, in smaller ones.
 
     A store may say no to a large batch, as long as it says so each time and keeps nothing of it.
@@ -89,43 +88,29 @@ def append_many(context: CaseContext, store: Client, session: str, count: int) -
         try:
             ids += store.append(session, size)
         except Exception as error:
-            if size == 1:
+            if size == 1 or not _is_refused_again(store, session, size, error):
                 raise
-            _expect_too_large(context, store, session, size, error)
             size, refusal = (size + 1) // 2, format_error(error)
         else:
             left -= size
     told = f"a batch of {count} is refused ({refusal}); smaller ones are taken"
-    if refusal and told not in context.notes:
-        context.note(told)
+    if refusal and told not in store.context.notes:
+        store.context.note(told)
     return ids
 
 
-def _expect_too_large(
-    context: CaseContext, store: Client, session: str, size: int, error: Exception
-) -> None:
-    """Expect that nothing was stored, and that the same size is refused again."""
-    _expect_none(context, store, session, context.history[-1].ids, error)
-    try:
-        store.append(session, size)
-    except Exception as again:  # noqa: BLE001 -- so it is the size, and no whim
-        _expect_none(context, store, session, context.history[-1].ids, again)
-    else:
-        raise error
-
-
-def _expect_none(
-    context: CaseContext, store: Client, session: str, ids: Ids, error: Exception
-) -> None:
-    seen = store.read(session)
-    kept = [id_ for id_ in ids if id_ in seen]
-    context.expect(
-        not kept,
-        "refused and changed",
-        f"a batch of {len(ids)} was refused ({format_error(error)}), and yet the session shows "
-        f"{len(kept)} of its entries",
-        session=session,
-    )
+def _is_refused_again(store: Client, session: str, size: int, error: Exception) -> bool:
+    """Whether the same size is refused again; nothing of either batch may be there."""
+    for _ in range(2):
+        refused, seen = store.context.history[-1].ids, store.read(session)
+        kept = [id_ for id_ in refused if id_ in seen]
+        proof = f"a batch of {size} was refused ({format_error(error)}), and yet the session"
+        proof += f" shows {len(kept)} of its entries"
+        store.context.expect(not kept, "refused and changed", proof, session=session)
+        with contextlib.suppress(Exception):
+            store.append(session, size)
+            return False
+    return True
 
 
 T = TypeVar("T")
@@ -139,18 +124,14 @@ def pace(
     items: Iterable[T],
     what: str,
     *,
-    count: int | None = None,
     within_s: float = FEW_S,
     least: int = 1,
 ) -> Iterator[T]:
-    """Yield items until the time is over; a note then says how many were left out.
-
-    Where they are made as they are asked for, `count` says how many there would be.
-    """
+    """Yield items until the time is over; a note then says how many were left out."""
     began = time.monotonic()
     for done, item in enumerate(items):
         if done >= least and time.monotonic() - began > within_s:
-            total = len(items) if isinstance(items, Sized) else count
-            context.note(f"{what}: {done} of {total} only, since the store is slow")
+            total = f" of {len(items)}" if isinstance(items, Sized) else ""
+            context.note(f"{what}: {done}{total} only, since the store is slow")
             return
         yield item

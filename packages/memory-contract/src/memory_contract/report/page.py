@@ -82,7 +82,7 @@ def _page(report: Report) -> dict[str, Any]:
         "gates": [
             {
                 "name": gate,
-                "about": GATES[gate],
+                "about": GATES.get(gate, ""),
                 "verdict": verdict_of(report, gate),
                 "counts": counts_of(report, gate),
             }

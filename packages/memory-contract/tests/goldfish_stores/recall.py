@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 import random
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from memory_contract.goldfish.lives import EVERYTHING, Life
-from memory_contract.goldfish.registry import goldfish, right
+from memory_contract.goldfish.registry import RIGHT, adapter_of, goldfish, right
 from memory_contract.goldfish.stores import SqliteStore, yielded
 
 Item = dict[str, Any]
-SEARCHES: Final = frozenset({"search", "filter", "retract", "item_ttl", "embedder"})
+SEARCHES: Final = frozenset({"search", "filter", "retract", "item_ttl", "forget", "embedder"})
 
 
 @right
@@ -45,6 +46,10 @@ class ItemStore(SqliteStore):
     def _add(self, collection: str, entry: Item) -> None:
         with self._changing(collection) as life:
             life.add([entry])
+
+    def forget(self, session: str) -> None:
+        with self._locked():
+            self._save(session, Life())
 
     def get_item(self, collection: str, item: str) -> str | None:
         with self._locked():
@@ -184,6 +189,59 @@ class ClearSparesTheIndex(IndexedApart):
             life.change(shown)
 
 
+@goldfish("class: a session that is erased without its index", caught_by="forgotten_is_not_found")
+class ForgetSparesTheIndex(ItemStore):
+    """Erases a session, and goes on finding what it held."""
+
+    def forget(self, session: str) -> None:
+        with self._locked():
+            self._save(f"{session}\0index", self._alive(session))
+            self._save(session, Life())
+
+    def _searched(self, collection: str) -> list[Item]:
+        return super()._searched(collection) + super()._searched(f"{collection}\0index")
+
+
+@goldfish(
+    "class: an index that is a cache to its disk",
+    caught_by="index_agrees_after_power_loss",
+    durability="power",
+)
+class IndexNotSynced(ItemStore):
+    """Writes its index before the item, finds no more than items say, and syncs items alone."""
+
+    settings = ("WAL", "FULL")
+
+    def __init__(self, workspace: Path) -> None:
+        self._index = sqlite3.connect(
+            workspace / "index.db", isolation_level=None, check_same_thread=False
+        )
+        self._index.execute("PRAGMA journal_mode = WAL")
+        self._index.execute("PRAGMA synchronous = NORMAL")
+        self._index.execute("CREATE TABLE IF NOT EXISTS word (collection, item, text)")
+        super().__init__(workspace)
+
+    def _add(self, collection: str, entry: Item) -> None:
+        row = (collection, entry["id"], entry["content"])
+        self._index.execute("INSERT INTO word VALUES (?, ?, ?)", row)
+        super()._add(collection, entry)
+
+    def _searched(self, collection: str) -> list[Item]:
+        query = "SELECT item, text FROM word WHERE collection = ?"
+        known = set(self._index.execute(query, (collection,)))
+        found = super()._searched(collection)
+        return [entry for entry in found if (entry["id"], entry["content"]) in known]
+
+
+class SyncedItemStore(ItemStore):
+    """The correct store, on a disk that may lose its power."""
+
+    settings = ("WAL", "FULL")
+
+
+RIGHT["synced_item_store"] = adapter_of(SyncedItemStore, "synced_item_store", durability="power")
+
+
 @goldfish("class: expiry in the item alone", caught_by="expired_is_not_found")
 class ExpiredIsFound(ItemStore):
     """Finds items whose time has passed."""
@@ -234,7 +292,7 @@ class IndexedAfterwards(IndexedApart):
 
     def _add(self, collection: str, entry: Item) -> None:
         self._write(collection, entry)
-        yielded(random.randint(1, 20))  # noqa: S311
+        yielded(random.randint(1, 20))
         self._write(self._index_of(collection), entry)
 
 
