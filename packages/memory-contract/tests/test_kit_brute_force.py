@@ -16,7 +16,7 @@ from brute_force import effects, is_legal, perform
 from memory_contract import NOT_FOUND, Ok, Operation, Undecided, Violated, explain, judge
 from memory_contract.traces.diagnosis import judge_lines
 from memory_contract.traces.diagnosis.render import render_explanation
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import TraceOperation
 
 OPERATIONS_MAX = 6

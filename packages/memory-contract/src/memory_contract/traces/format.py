@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -145,6 +145,7 @@ class OtherCall:
 
 TraceCall = TraceOperation | OtherCall
 TraceLine = TraceHeader | TraceCall | DroppedLines | TraceEnd
+_Call = TypeVar("_Call", bound=TraceCall)
 _Line = TypeVar("_Line", TraceHeader, TraceOperation, OtherCall, DroppedLines, TraceEnd)
 # No honest line is longer: it would show some ten million entries, or hold a batch with its texts.
 LINE_BYTES_MAX: Final = 256 << 20
@@ -254,6 +255,14 @@ def format_line(line: TraceLine) -> str:
         if (value := getattr(line, name)) != default:
             said[name] = value
     return _encode(said)
+
+
+def shift_times(line: _Call, by_ns: int) -> _Call:
+    """Return the line with its times shifted."""
+    end = line.complete_ns
+    return replace(
+        line, invoke_ns=line.invoke_ns + by_ns, complete_ns=None if end is None else end + by_ns
+    )
 
 
 def strip_fields(token: str) -> str:

@@ -21,12 +21,13 @@ from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis import explain_trace
-from memory_contract.traces.diagnosis.history_builder import merge_announced, shift_times
+from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.format import (
     ReplayLevel,
     TraceCall,
     TraceHeader,
     TraceOperation,
+    shift_times,
     write_trace,
 )
 from memory_contract.traces.replay import (

@@ -24,8 +24,7 @@ from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.traces.diagnosis import explain_trace, judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
-from memory_contract.traces.diagnosis.trace_sorter import TraceSorter
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceReader
 from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host import CallHungError
 from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
@@ -64,7 +63,7 @@ Progress = Callable[[int, int], None]
 
 def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
     """Load a trace that is small enough to be replayed, and what it proves."""
-    ordered = TraceSorter(path)
+    ordered = TraceReader(path)
     if session is None and ordered.operations > OPERATIONS_MAX:
         raise HistoryError(
             f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"

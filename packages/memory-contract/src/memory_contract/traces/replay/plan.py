@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
 from memory_contract.traces.diagnosis.history_builder import merge_announced
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.

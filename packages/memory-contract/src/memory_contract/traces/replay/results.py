@@ -9,7 +9,7 @@ from memory_contract.report.text import counted, visible
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host_pool import WorkerMode
 from memory_contract.traces.replay.overlaps import Overlaps
