@@ -356,7 +356,7 @@ def late_lines(seed, **options):
         fields = {each.name: getattr(op, each.name) for each in dataclasses.fields(op)}
         fields |= {"ids": tuple(map(hashed, op.ids)), "value": value}
         lines.append(TraceOperation(**fields))
-    return lines, TraceMetadata(headers=1, own_ids=False, fresh=False, dropped=dropped)
+    return lines, TraceMetadata(own_ids=False, fresh=False, dropped=dropped)
 
 
 def accused(seeds, **options):

@@ -171,7 +171,7 @@ def test_a_trace_accuses_only_what_brute_force_finds_illegal(fresh, capsys):
         history = draw_history(rng, EVERYTHING)
         explanation = judge_lines(
             [to_trace_line(each, shared=shared) for each in history],
-            TraceMetadata(headers=1, own_ids=False, fresh=fresh),
+            TraceMetadata(own_ids=False, fresh=fresh),
         )
         legal = is_legal(history)
         accused = isinstance(explanation.verdict, Violated)

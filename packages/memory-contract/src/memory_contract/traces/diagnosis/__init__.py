@@ -22,7 +22,6 @@ from memory_contract.traces.diagnosis.history_builder import (
     to_operation,
 )
 from memory_contract.traces.diagnosis.trace_reader import (
-    CLOCKS_APART_NS,
     Progress,
     TraceMetadata,
     TraceReader,
@@ -40,8 +39,8 @@ SHRINKABLE_MAX: Final = 2_000
 # Histories that are kept to ask whether another session had their strange entries first.
 STRANGE_MAX: Final = 1_000
 _CLOCKS: Final = (
-    "it was recorded on several machines, or boots of one, at the same time: their clocks cannot"
-    " be compared"
+    "it was recorded on several machines, or boots of one: their clocks cannot be compared; explain"
+    " the files of each by themselves"
 )
 
 
@@ -88,7 +87,7 @@ def explain_trace(
         if any(isinstance(line, TraceOperation) for line in ours):
             builder.add(ours)
     builder.add_strange(reader.find_appends)
-    unsure = _CLOCKS if reader.clocks_disagree(CLOCKS_APART_NS) else ""
+    unsure = _CLOCKS if len(reader.metadata.boots) > 1 else ""
     return builder.build(Path(path), unsure=unsure)
 
 

@@ -10,13 +10,12 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from memory_contract.checker.events import FOREVER
 from memory_contract.traces.format import (
-    Contents,
     DroppedLines,
     ReplayLevel,
     TraceCall,
@@ -29,7 +28,6 @@ from memory_contract.traces.format import (
     list_parts,
     read_line,
     read_raw_lines,
-    shift_times,
     strip_fields,
 )
 
@@ -40,30 +38,25 @@ Progress = Callable[[str, float], None]
 # How a recorder begins the line of a call on a session with a plain name. Only its session is
 # needed in the first pass; any other line is parsed.
 _PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
-# `part` and `boot` are places in lists; `number` is that of the line in its part.
+# `part` is a place in a list; `number` is that of the line in its part.
 _TABLES: Final = """
     CREATE TABLE line (
-        id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, boot INTEGER, raw BLOB
+        id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, raw BLOB
     );
     CREATE TABLE forked (session BLOB PRIMARY KEY, root BLOB) WITHOUT ROWID;
 """
-_INSERT: Final = "INSERT INTO line (session, part, number, boot, raw) VALUES (?, ?, ?, ?, ?)"
+_INSERT: Final = "INSERT INTO line (session, part, number, raw) VALUES (?, ?, ?, ?)"
 _SORTED: Final = """
-    SELECT COALESCE(root, line.session), part, number, boot, raw
+    SELECT COALESCE(root, line.session), part, number, raw
     FROM line LEFT JOIN forked ON forked.session = line.session
     ORDER BY 1, id
 """
-
-# Two boots whose lines lie further apart than that did not run at the same time, whatever their
-# clocks say of each other.
-CLOCKS_APART_NS: Final = 60_000_000_000
 
 
 @dataclass(slots=True)
 class TraceMetadata:
     """Gathered from the headers and notes of all files."""
 
-    headers: int = 0
     # A history of the kit, whose ids are the kit's own: each stands for one entry.
     own_ids: bool = True
     fresh: bool = True
@@ -75,13 +68,13 @@ class TraceMetadata:
     ttl_s: float | None = None
     ttl_late_s: float = 0.0
     ttl_refreshed_by: TtlRefresh = "append"
-    contents: Contents | None = None
     workers: WorkerKind | None = None
     store: str = ""
     level: ReplayLevel = "concurrent"
-    boots: dict[str, list[int]] = field(default_factory=dict)
+    # Times of one boot of one machine can be compared, and no others.
+    boots: set[str] = field(default_factory=set)
     # Of each process, the first header that is left, and whether older files were removed.
-    begun: dict[tuple[str, int], tuple[int, bool]] = field(default_factory=dict)
+    begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _open: bool = False
 
     def end_file(self) -> None:
@@ -101,20 +94,18 @@ class TraceMetadata:
 
     def _add_header(self, header: TraceHeader) -> None:
         self.unclosed += self._open
-        self.headers += 1
         self._open, self.own_ids = True, False
         self.fresh = self.fresh and header.fresh
         self.continued = self.continued or header.continued
         self.ttl_s = header.ttl_s if self.ttl_s is None else self.ttl_s
         self.ttl_late_s = max(self.ttl_late_s, header.ttl_late_s)
         self.ttl_refreshed_by = header.ttl_refreshed_by
-        self.contents = self.contents or header.contents
         self.workers = self.workers or header.workers
         self.store = self.store or header.store
         self.level = header.level
-        self.boots.setdefault(header.boot, []).append(header.wall_ns - header.monotonic_ns)
-        process, begun = (header.boot, header.pid), (header.monotonic_ns, header.continued)
-        self.begun[process] = min(begun, self.begun.get(process, begun))
+        self.boots.add(header.boot)
+        begun = (header.monotonic_ns, header.continued)
+        self.begun[header.pid] = min(begun, self.begun.get(header.pid, begun))
 
     @property
     def complete(self) -> bool:
@@ -130,23 +121,13 @@ class TraceMetadata:
         """
         if self.dropped_changes:
             return FOREVER
-        return max(
-            (
-                moment + self.shift_ns(boot)
-                for (boot, _), (moment, continued) in self.begun.items()
-                if continued
-            ),
-            default=-1,
-        )
+        removed = [moment for moment, continued in self.begun.values() if continued]
+        return max(removed, default=-1)
 
     @property
     def ends_unseen(self) -> bool:
         """Return whether a session's life may have begun before the trace and end at any time."""
         return not self.fresh and self.ttl_refreshed_by == "nothing"
-
-    def shift_ns(self, boot: str) -> int:
-        """What makes the times of several boots comparable, roughly; nothing where there is one."""
-        return self.boots.get(boot, [0])[0] if len(self.boots) > 1 else 0
 
 
 class TraceReader:
@@ -156,21 +137,18 @@ class TraceReader:
         self.metadata = TraceMetadata()
         self.operations = 0
         self._progress: Progress = progress or (lambda _, __: None)
-        # Calls that are about every session, with the boot in which they were written.
-        self._every: list[tuple[str, TraceCall]] = []
+        # Calls that are about every session.
+        self._every: list[TraceCall] = []
         self._forks = ForkGroups()
-        # The first and the last moment of each boot.
-        self._ranges: dict[str, tuple[int, int]] = {}
         # A database without a name is a temporary file, which goes with the connection.
         self._database = sqlite3.connect("")
         self._database.executescript(_TABLES)
         self._parts = list_parts(path)
-        self._boots = [""]
         self._database.executemany(_INSERT, self._read_parts())
         forked = ((_to_blob(session), _to_blob(root)) for session, root in self._forks.items())
         self._database.executemany("INSERT INTO forked VALUES (?, ?)", forked)
 
-    def _read_parts(self) -> Iterator[tuple[bytes, int, int, int, bytes]]:
+    def _read_parts(self) -> Iterator[tuple[bytes, int, int, bytes]]:
         size = sum(part.stat().st_size for part in self._parts)
         done = 0
         for place, part in enumerate(self._parts):
@@ -181,50 +159,29 @@ class TraceReader:
                 session = _find_plain_session(raw) or self._read_other(part, number, raw)
                 if session is not None:
                     self.operations += 1
-                    yield session, place, number, len(self._boots) - 1, raw
+                    yield session, place, number, raw
             self.metadata.end_file()
 
     def _read_other(self, part: Path, number: int, raw: bytes) -> bytes | None:
         """Parse a line; return its session if it is a call on one."""
         found = read_line(part, number, raw)
-        if isinstance(found, TraceHeader):
-            self._boots.append(found.boot)
         if not isinstance(found, TraceCall):
             self.metadata.add(found)
             return None
         if found.every:
-            self._every.append((self._boots[-1], found))
+            self._every.append(found)
             return None
         self._forks.add(found)
         return _to_blob(found.session)
 
     def read_groups(self) -> Iterator[list[TraceCall]]:
         """Yield the lines of each session, with those of sessions that a fork connects it with."""
-        every = [self._shift(found, boot) for boot, found in self._every]
         done = 0
         for _, rows in groupby(self._database.execute(_SORTED), key=lambda row: row[0]):
-            group = [
-                self._shift(self._parse(part, number, raw), self._boots[boot])
-                for _, part, number, boot, raw in rows
-            ]
+            group = [self._parse(part, number, raw) for _, part, number, raw in rows]
             done += len(group)
             self._progress("judging", done / self.operations)
-            yield group + every
-
-    def _shift(self, found: TraceCall, boot: str) -> TraceCall:
-        """Make times comparable with those of other boots, roughly."""
-        if len(self.metadata.boots) < 2:
-            return found
-        moved = shift_times(found, self.metadata.shift_ns(boot))
-        low, high = self._ranges.get(boot, (moved.invoke_ns, moved.invoke_ns))
-        end = moved.complete_ns or moved.invoke_ns
-        self._ranges[boot] = (min(low, moved.invoke_ns), max(high, end))
-        return moved
-
-    def clocks_disagree(self, apart_ns: int) -> bool:
-        """Return whether two machines ran at the same time: the order of their lines is unknown."""
-        ranges = sorted(self._ranges.values())
-        return any(later[0] - earlier[1] < apart_ns for earlier, later in pairwise(ranges))
+            yield group + self._every
 
     def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
         """Find the first append of each of some hashes, in any session."""

@@ -241,11 +241,9 @@ def _run_plan(
 def build_metadata(adapter: Adapter) -> TraceMetadata:
     """Build the metadata of a replay's own lines: none is missing."""
     return TraceMetadata(
-        headers=1,
         own_ids=False,
         ttl_late_s=adapter.ttl_s_late,
         ttl_refreshed_by=adapter.ttl_refreshed_by,
-        contents="hashed",
     )
 
 

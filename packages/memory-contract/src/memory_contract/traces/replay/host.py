@@ -193,7 +193,7 @@ class ReplayHost:
 
     def _fail(self, record: CallRecord, error: BaseException) -> CallResult:
         record.set_error(error)
-        return CallResult(line=record.to_line(self._hasher), raised=format_error(error))
+        return CallResult(line=record.to_line(), raised=format_error(error))
 
     def _complete(self, record: CallRecord, answer: Any) -> CallResult:
         record.complete_ns = time.monotonic_ns()
@@ -202,7 +202,7 @@ class ReplayHost:
         if read_result is not None:
             read_result(record, answer, self._hasher)
         snapshot = answer if record.verb == "snapshot" else None
-        return CallResult(line=record.to_line(self._hasher), snapshot=snapshot)
+        return CallResult(line=record.to_line(), snapshot=snapshot)
 
 
 def describe_call(request: CallRequest, methods: MethodSpecs) -> CallRecord:

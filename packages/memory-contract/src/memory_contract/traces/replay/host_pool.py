@@ -180,7 +180,7 @@ class HostPool:
         record = describe_call(request, build_handle_methods(hasher))
         if record.op == "snapshot":
             record.snapshot = f"lost-{request.asked_ns}"
-        return CallResult(line=record.to_line(hasher))
+        return CallResult(line=record.to_line())
 
     def end(self) -> None:
         """Close everything."""
