@@ -29,9 +29,8 @@ from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host import CallHungError
 from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
 from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
-from memory_contract.traces.replay.overlaps import count_overlaps
 from memory_contract.traces.replay.plan import ReplayPlan, build_plan
-from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict
+from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict, count_overlaps
 from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 from memory_contract.workers.threads import many_switches
@@ -214,7 +213,7 @@ def _run_once(
 def _find_obstacle(plan: ReplayPlan) -> str:
     if plan.lacking:
         return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
-    moments = [step.invoke_ns for step in plan.steps]
+    moments = [step.line.invoke_ns for step in plan.steps]
     if plan.expiring and (max(moments) - min(moments)) / 1e9 / plan.speed > RUN_S_MAX:
         return f"its sessions expire, and it would take over {RUN_S_MAX:.0f} s to wait for that"
     return "" if plan.steps else "the trace holds nothing that can be done again"
