@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_contract.calls import is_not_found, outcome_of
-from memory_contract.history import NOT_FOUND, HistoryError
+from memory_contract.history import NOT_FOUND, HistoryError, build_record
 from memory_contract.traces.format import (
     CALL,
     OtherCall,
     TraceCall,
     TraceOperation,
-    build_line,
 )
 from memory_contract.traces.recorder.hasher import HashedMessage
 
@@ -91,7 +90,7 @@ class CallRecord:
             if any(message.kept is not None for message in messages):
                 found["contents"] = tuple(message.kept for message in messages)
         try:
-            return build_line(TraceOperation, found)
+            return build_record(TraceOperation, found)
         except HistoryError:
             # A negative limit, a key that is no text, a snapshot without an id: a reader would
             # refuse the whole trace. If the store took it, it may have changed any session.
@@ -105,4 +104,4 @@ class CallRecord:
         }
         snapshot = self.snapshot if isinstance(self.snapshot, str) else None
         more = {"session": session, "snapshot": snapshot, "every": every, "changes": changes}
-        return build_line(OtherCall, found | more)
+        return build_record(OtherCall, found | more)

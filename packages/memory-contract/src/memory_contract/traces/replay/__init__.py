@@ -62,15 +62,15 @@ Progress = Callable[[int, int], None]
 
 def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
     """Load a trace that is small enough to be replayed, and what it proves."""
-    ordered = TraceReader(path)
-    if session is None and ordered.operations > OPERATIONS_MAX:
+    reader = TraceReader(path)
+    if session is None and reader.operations > OPERATIONS_MAX:
         raise HistoryError(
-            f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
+            f"{reader.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
             " name one session, or have `memory-contract explain` write the smallest part that"
             " fails"
         )
     lines: dict[int, TraceCall] = {}
-    for group in ordered.read_groups():
+    for group in reader.read_groups():
         for line in group:
             if session is None or line.every or line.session == session:
                 lines[id(line)] = line
@@ -80,7 +80,10 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
         raise HistoryError(f"{path} holds no operation{where}")
     explanation = explain_trace(path, session=session)
     return LoadedTrace(
-        lines=tuple(lines.values()), metadata=ordered.metadata, names=explanation.names
+        lines=tuple(lines.values()),
+        metadata=reader.metadata,
+        names=explanation.names,
+        stories=explanation.stories,
     )
 
 

@@ -18,7 +18,7 @@ from memory_contract.workers.pool import Worker, WorkerPool
 
 # Calls of other processes begin together at a moment by which all have been told.
 TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
-TELLING_NS: Final = {"processes": 200_000, "threads": 100_000, "tasks": 20_000}
+TELLING_NS: Final = {"processes": 500_000, "threads": 200_000, "tasks": 100_000}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from memory_contract.history import Operation
 from memory_contract.report.text import counted, visible
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
-from memory_contract.traces.diagnosis import Explanation
+from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import ReplayLevel, TraceCall
@@ -60,6 +60,7 @@ class LoadedTrace:
     metadata: TraceMetadata
     # The names of the anomalies that it shows.
     names: frozenset[str] = frozenset()
+    stories: tuple[AnomalyStory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
