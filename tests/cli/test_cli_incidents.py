@@ -147,7 +147,9 @@ def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):
     import indelible
     from memory_contract import record
 
-    with record(indelible.open("memory:"), tmp_path / "trace.jsonl") as store:
+    inner = indelible.open("memory:")
+    inner.add_message("s", "user", "older than the trace")
+    with record(inner, tmp_path / "trace.jsonl") as store:
         store.get_history("s", last=3)
         store.get_history("s", last=2)
     said = run("explain", "trace.jsonl")

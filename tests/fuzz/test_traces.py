@@ -295,7 +295,8 @@ def test_what_is_to_be_done_again_is_bounded(data):
         except HistoryError:
             return
         plan = build_plan(trace.lines, trace.metadata, adapter, seed=1)
-    made = sum(len(str(m.get("content"))) for step in plan.steps for m in step.messages)
+    appends = [step.call.arguments[0] for step in plan.steps if step.line.op == "append"]
+    made = sum(len(str(message.get("content"))) for batch in appends for message in batch)
     assert made <= TEXT_CHARS_MAX + 100 * len(data)
 
 

@@ -11,7 +11,7 @@ from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
 from memory_contract.traces.diagnosis import judge_lines
 from memory_contract.traces.diagnosis.render import render_explanation
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import (
     DroppedLines,
     TraceHeader,
@@ -356,7 +356,7 @@ def late_lines(seed, **options):
         fields = {each.name: getattr(op, each.name) for each in dataclasses.fields(op)}
         fields |= {"ids": tuple(map(hashed, op.ids)), "value": value}
         lines.append(TraceOperation(**fields))
-    return lines, TraceMetadata(headers=1, own_ids=False, fresh=False, dropped=dropped)
+    return lines, TraceMetadata(own_ids=False, fresh=False, dropped=dropped)
 
 
 def accused(seeds, **options):
@@ -402,3 +402,19 @@ def test_most_losses_are_found_in_late_traces_of_appends_and_reads():
         caught += isinstance(judge_lines(lines, known).verdict, Violated)
     assert tried > 100
     assert caught == tried
+
+
+def test_a_session_that_was_seen_empty_is_judged_whole(old):
+    old.read(limit=5)
+    old.append("a")
+    old.append("b")
+    old.read("b", "a")
+    assert names(old.explained()) == ["program-order violation"]
+
+
+def test_an_older_session_is_not_held_to_an_order(old):
+    old.read("older")
+    old.append("a")
+    old.append("b")
+    old.read("older", "b", "a")
+    assert isinstance(old.explained().verdict, Ok)

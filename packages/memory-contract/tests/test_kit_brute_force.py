@@ -16,7 +16,7 @@ from brute_force import effects, is_legal, perform
 from memory_contract import NOT_FOUND, Ok, Operation, Undecided, Violated, explain, judge
 from memory_contract.traces.diagnosis import judge_lines
 from memory_contract.traces.diagnosis.render import render_explanation
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import TraceOperation
 
 OPERATIONS_MAX = 6
@@ -171,7 +171,7 @@ def test_a_trace_accuses_only_what_brute_force_finds_illegal(fresh, capsys):
         history = draw_history(rng, EVERYTHING)
         explanation = judge_lines(
             [to_trace_line(each, shared=shared) for each in history],
-            TraceMetadata(headers=1, own_ids=False, fresh=fresh),
+            TraceMetadata(own_ids=False, fresh=fresh),
         )
         legal = is_legal(history)
         accused = isinstance(explanation.verdict, Violated)

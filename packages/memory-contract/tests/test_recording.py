@@ -325,8 +325,12 @@ def test_where_no_trace_can_be_begun_the_store_comes_back_as_it_is(tmp_path, cap
     assert "nothing is recorded" in caplog.text
 
 
-def test_a_buffer_that_is_full_drops_lines_and_says_so(path):
-    with record(indelible.open("memory:"), path, buffered_max=10) as store:
+BUFFERED_MAX = "memory_contract.traces.recorder.trace_writer.BUFFERED_MAX"
+
+
+def test_a_buffer_that_is_full_drops_lines_and_says_so(path, monkeypatch):
+    monkeypatch.setattr(BUFFERED_MAX, 20)
+    with record(indelible.open("memory:"), path) as store:
         writer = get_trace_writer(store)
         # The writer is kept from writing, as a busy machine would.
         with writer._file_lock:
@@ -336,8 +340,9 @@ def test_a_buffer_that_is_full_drops_lines_and_says_so(path):
     assert len(operations(path)) == 10
 
 
-def test_large_reads_count_for_what_they_hold(path):
-    with record(indelible.open("memory:"), path, buffered_max=30) as store:
+def test_large_reads_count_for_what_they_hold(path, monkeypatch):
+    monkeypatch.setattr(BUFFERED_MAX, 30)
+    with record(indelible.open("memory:"), path) as store:
         store.add_messages("s", [{"role": "user", "content": f"{n}"} for n in range(20)])
         writer = get_trace_writer(store)
         writer.flush()

@@ -1,5 +1,6 @@
 """Replaying a trace, making it small, and writing it as a test."""
 
+import asyncio
 import multiprocessing
 import os
 import sys
@@ -172,7 +173,7 @@ def test_a_call_begins_only_when_all_are_back_that_were_back_before_it(tape):
     tape.explained()
     trace = load_trace(tape.path)
     plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=0)
-    order = [(step.lane, begins) for step, begins in iter_events(plan.steps)]
+    order = [(step.call.lane, begins) for step, begins in iter_events(plan.steps)]
     assert order == [
         *(("1.1-t1", True), ("1.1-t2", True), ("1.1-t1", False), ("1.1-t2", False)),
         *(("1.1-t1", True), ("1.1-t1", False), ("1.1-t3", True), ("1.1-t3", False)),
@@ -194,15 +195,17 @@ def test_what_was_said_is_made_up_as_long_as_it_was_and_the_same_again(tmp_path)
         store.add_message("s", "assistant", "z", name="ada")
     trace = load_trace(path)
     plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=3)
-    first, second, third, fourth = (step.messages[0] for step in plan.steps)
+    first, second, third, fourth = (step.call.arguments[0][0] for step in plan.steps)
     assert len(first["content"]) == 400
     assert len(second["content"]) == 30
     assert first == third != second
     assert fourth["role"] == "assistant"
     assert fourth["name"]
     again = build_plan(trace.lines, trace.metadata, RIGHT, seed=3)
-    assert [s.messages for s in again.steps] == [s.messages for s in plan.steps]
-    assert build_plan(trace.lines, trace.metadata, RIGHT, seed=4).steps[0].messages != (first,)
+    assert [s.call for s in again.steps] == [s.call for s in plan.steps]
+    assert (
+        build_plan(trace.lines, trace.metadata, RIGHT, seed=4).steps[0].call != plan.steps[0].call
+    )
 
 
 def test_one_call_at_a_time_does_not_race(tape):
@@ -248,7 +251,7 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
 @pytest.mark.parametrize("flavour", ["blocking", "async"])
 def test_the_threads_of_a_replay_end_with_their_host(flavour, tmp_path):
     for _ in range(10):
-        host = ReplayHost(resolve("memory:"), tmp_path, flavour, key=b"k", shared=True)
+        host = ReplayHost(resolve("memory:"), tmp_path, flavour, key=b"k", preempted=False)
         host.install()
         for lane in ("a", "b", "c"):
             host.open(lane, "")
@@ -302,6 +305,32 @@ def test_a_process_that_was_killed_is_killed_again(tmp_path):
     lost = [line for line in found.lines if line.complete_ns is None]
     assert [(line.op, line.outcome) for line in lost] == [("append", "info")]
     assert len(found.lines[-1].value) in (2, 3)
+
+
+class Halves:
+    """Stores a batch message by message, and gives way between."""
+
+    def __init__(self, workspace):
+        self.sessions = {}
+
+    async def append(self, session, messages):
+        for message in messages:
+            self.sessions.setdefault(session, []).append(message)
+            await asyncio.sleep(0.01)
+
+    async def read(self, session):
+        return list(self.sessions.get(session, []))
+
+
+def test_a_call_that_was_cancelled_is_cancelled_again(tmp_path):
+    tape = Tape(tmp_path / "trace.jsonl", TraceHeader(fresh=True, workers="tasks"))
+    tape.append("a", "b", worker="1.1-a1", at=(1, 2), outcome="info", error="CancelledError")
+    tape.explained()
+    halves = Adapter(open_async=Halves, reach="handle", name="halves")
+    found = replay_trace(tape.path, halves, level="faults", seed=1)
+    assert found.found == {"torn batch"}, found.told
+    assert [line.error for line in found.lines if line.op == "append"] == ["CancelledError"]
+    assert replay_trace(tape.path, "memory:", level="faults", seed=1).verdict == "FIXED"
 
 
 def test_without_a_fault_that_struck_nothing_is_proved(tape):

@@ -8,10 +8,22 @@ only as good as its outcomes: `ok` and `fail` are promises of the store, everyth
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 OpName = Literal[
     "append", "read", "pop", "trim", "clear", "snapshot", "rollback", "undo", "fork", "expire"
@@ -26,6 +38,14 @@ CORRUPTED: Final = "!"
 NOT_FOUND: Final = "not found"
 # Times, counts and limits of a file: the checker has moments of its own beyond all of them.
 NUMBER_MAX: Final = 1 << 62
+# The longest time to live that a file may speak of: a hundred years.
+SECONDS_MAX: Final = 100 * 365 * 24 * 3600
+# Characters of a wrong value that an error shows.
+SHOWN_MAX: Final = 40
+
+Count = Annotated[int, "not negative"]
+Seconds = Annotated[float, "not negative"]
+_R = TypeVar("_R")
 
 
 class HistoryError(ValueError):
@@ -68,8 +88,6 @@ class Fault:
 
 
 _FIELDS = tuple(field.name for field in fields(Operation))
-_NAMES: Final = frozenset(get_args(OpName))
-_OUTCOMES: Final = frozenset(get_args(Outcome))
 _NEEDS: Final = {
     "trim": "keep",
     "snapshot": "snapshot",
@@ -107,19 +125,12 @@ def format_operation(operation: Operation) -> str:
 
 
 def parse_operation(line: str | bytes) -> Operation:
-    """The operation that `to_line` wrote, or a `HistoryError` that says what is wrong."""
-    found = parse_object(line)
-    if unknown := sorted(found.keys() - set(_FIELDS)):
-        raise HistoryError(f"unknown field {unknown[0]!r}")
-    require_types(found)
-    operation = Operation(**found)
-    if problem := find_problem(operation):
-        raise HistoryError(problem)
-    return operation
+    """The operation that a line holds, or a `HistoryError` that says what is wrong."""
+    return build_record(Operation, parse_object(line))
 
 
 def parse_object(line: str | bytes) -> dict[str, Any]:
-    """The fields of a line, lists of ids as tuples."""
+    """The fields of a line, lists as tuples."""
     try:
         found = json.loads(line, object_pairs_hook=_object)
     except HistoryError:
@@ -130,10 +141,9 @@ def parse_object(line: str | bytes) -> dict[str, Any]:
         raise HistoryError("no JSON that is nested so deeply can be read") from error
     if not isinstance(found, dict):
         raise HistoryError("an operation is a JSON object")
-    for name in ("ids", "value"):
-        if isinstance(found.get(name), list):
-            found[name] = tuple(found[name])
-    return found
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in found.items()
+    }
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -144,60 +154,58 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < NUMBER_MAX
-
-
-def _is_ids(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(id_, str) for id_ in value)
-
-
-_TEXT: Final = (_is_text, "a string")
-_NUMBER: Final = (_is_number, "a whole number, of less than 62 bits")
-_REQUIRED: Final = {
-    "worker": _TEXT,
-    "session": _TEXT,
-    "op": _TEXT,
-    "outcome": _TEXT,
-    "invoke_ns": _NUMBER,
-}
-_OPTIONAL: Final = {
-    "complete_ns": _NUMBER,
-    "limit": _NUMBER,
-    "keep": _NUMBER,
-    "snapshot": _TEXT,
-    "target": _TEXT,
-    "key": _TEXT,
-    "value": (lambda value: _is_text(value) or _is_ids(value), "a string or a list of strings"),
+_VALUE_CHECKS: Final[dict[Any, Callable[[Any], bool]]] = {
+    Any: lambda _: True,
+    int: lambda value: type(value) is int and abs(value) < NUMBER_MAX,
+    Count: lambda value: type(value) is int and 0 <= value < NUMBER_MAX,
+    Seconds: lambda value: type(value) in (int, float) and 0 <= value <= SECONDS_MAX,
 }
 
 
-def require_types(found: dict[str, Any]) -> None:
-    """Raise a `HistoryError` unless every field of an operation has its type."""
-    for name in (*_REQUIRED, "complete_ns"):
+def _build_check(hint: Any) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value fits the annotation of a field."""
+    if hint in _VALUE_CHECKS:
+        return _VALUE_CHECKS[hint]
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return inner.__contains__
+    if origin is tuple:
+        fits = _build_check(inner[0])
+        return lambda value: isinstance(value, tuple) and all(map(fits, value))
+    if origin in (Union, UnionType):
+        first, *others = map(_build_check, inner)
+        return lambda value: first(value) or any(check(value) for check in others)
+    return lambda value: isinstance(value, hint)
+
+
+@cache
+def _build_checks(kind: Any) -> tuple[dict[str, Callable[[Any], bool]], tuple[str, ...]]:
+    """The checks of all fields of a dataclass, and the names of those that are required."""
+    hints = get_type_hints(kind, include_extras=True)
+    required = tuple(each.name for each in fields(kind) if each.default is MISSING)
+    return {name: _build_check(hint) for name, hint in hints.items()}, required
+
+
+def build_record(kind: type[_R], found: dict[str, Any]) -> _R:
+    """Build a dataclass of values from outside, or raise a `HistoryError`."""
+    checks, required = _build_checks(kind)  # type: ignore[arg-type]
+    for name in required:
         if name not in found:
             raise HistoryError(f"{name!r} is missing")
-    for name, (fits, what) in _REQUIRED.items():
-        if not fits(found[name]):
-            raise HistoryError(f"{name!r} must be {what}")
-    for name, (fits, what) in _OPTIONAL.items():
-        if found.get(name) is not None and not fits(found[name]):
-            raise HistoryError(f"{name!r} must be {what}, or null")
-    if not _is_ids(found.get("ids", ())):
-        raise HistoryError("'ids' must be a list of strings")
+    for name, value in found.items():
+        if name not in checks:
+            raise HistoryError(f"unknown field {name!r}")
+        if not checks[name](value):
+            raise HistoryError(f"{name!r} cannot be {ascii(value)[:SHOWN_MAX]}")
+    record = kind(**found)
+    if isinstance(record, Operation) and (problem := find_problem(record)):
+        raise HistoryError(problem)
+    return record
 
 
 def find_problem(operation: Operation) -> str | None:
     """What is wrong with one operation by itself, in words; None if nothing is."""
     complete, outcome = operation.complete_ns, operation.outcome
-    if operation.op not in _NAMES:
-        return f"unknown operation {operation.op!r}"
-    if outcome not in _OUTCOMES:
-        return f"unknown outcome {outcome!r}"
     if complete is None:
         if outcome != "info":
             return f"an operation that never came back cannot be {outcome!r}"

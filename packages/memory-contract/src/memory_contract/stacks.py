@@ -27,16 +27,21 @@ LINES_MAX: Final = 12
 # How long a worker that is alive takes at most to say where it stands. One that is stopped says
 # nothing.
 DUMP_S_MAX: Final = 2.0
+# A chain of awaits is not longer than this.
+AWAITS_MAX: Final = 200
 # After the last line of a dump.
 QUIET_S: Final = 0.2
 # What a worker is asked with.
 ASK: Final = signal.SIGUSR2
 
+# File, line and function.
+StackCall = tuple[str, object, str]
+
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+")
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 
 
-def format_stack(calls: Iterable[tuple[str, object, str]]) -> str:
+def format_stack(calls: Iterable[StackCall]) -> str:
     """Calls as one line, the innermost last."""
     words = [
         f"{Path(file).name}:{line} {name}"
@@ -74,7 +79,7 @@ def _lines(found: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(lines[:LINES_MAX])
 
 
-def _calls(innermost: FrameType) -> list[tuple[str, object, str]]:
+def _calls(innermost: FrameType) -> list[StackCall]:
     calls = []
     frame: FrameType | None = innermost
     while frame is not None:
@@ -90,17 +95,26 @@ def _tasks_below(innermost: FrameType) -> Iterator[tuple[str, str]]:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
         if isinstance(loop, asyncio.AbstractEventLoop):
             for task in asyncio.all_tasks(loop):
-                yield f'task "{task.get_name()}"', format_stack(_awaited_calls(task.get_coro()))
+                yield f'task "{task.get_name()}"', format_stack(iter_awaited(task.get_coro()))
         frame = frame.f_back
 
 
-def _awaited_calls(coroutine: Any) -> Iterator[tuple[str, object, str]]:
-    while coroutine is not None:
-        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+def iter_awaited(awaited: Any) -> Iterator[StackCall]:
+    """Yield the calls of a coroutine and of what it awaits, from the outermost on."""
+    for _ in range(AWAITS_MAX):
+        frame = _get_first(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is None:
-            break
+            return
         yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+        awaited = _get_first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        if awaited is None:
+            # What counts the suspensions of a call stands between the call and its task.
+            awaited = frame.f_locals.get("awaitable")
+
+
+def _get_first(awaited: Any, *names: str) -> Any:
+    found = (getattr(awaited, name, None) for name in names)
+    return next((value for value in found if value is not None), None)
 
 
 def install_dump(writer: int) -> None:
@@ -136,7 +150,7 @@ def ask_for_dump(pid: int, reader: int) -> tuple[str, ...]:
 
 def parse_dump(text: str, whose: str) -> tuple[str, ...]:
     """The lines of a worker: threads as `faulthandler` writes them, tasks as we do."""
-    threads: list[list[tuple[str, object, str]]] = []
+    threads: list[list[StackCall]] = []
     tasks = []
     for line in text.splitlines():
         if _THREAD.match(line):

@@ -1,4 +1,4 @@
-"""Runs work with a time limit: a store that hangs must not hang the kit."""
+"""Runs work in threads with a time limit: a store that hangs must not hang the kit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WorkTimedOut(Exception):  # noqa: N818 -- names what happened
         self.stacks = stacks
 
 
-def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
-    """Run it in a new thread, which has no running event loop, whatever the caller has."""
+def start_thread(work: Callable[[], T], name: str) -> tuple[threading.Thread, futures.Future[T]]:
+    """Start it in a new thread, which does not keep the process alive."""
     done: futures.Future[T] = futures.Future()
 
     def attempt() -> None:
@@ -31,8 +31,14 @@ def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
             done.set_exception(error)
 
-    thread = threading.Thread(target=attempt, name="indelible-check", daemon=True)
+    thread = threading.Thread(target=attempt, name=name, daemon=True)
     thread.start()
+    return thread, done
+
+
+def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
+    """Run it in a new thread, which has no running event loop, whatever the caller has."""
+    thread, done = start_thread(work, "indelible-check")
     # `result(timeout)` would not do: the work may raise a TimeoutError itself.
     futures.wait([done], seconds)
     if not done.done():

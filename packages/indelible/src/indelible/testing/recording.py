@@ -15,14 +15,14 @@ from memory_contract.traces.recorder.hasher import Hasher
 from memory_contract.traces.recorder.methods import (
     MethodSpec,
     MethodSpecs,
-    capture_messages,
-    capture_turn,
     describe_append,
     describe_change,
     describe_fork,
     describe_rollback,
     describe_session_call,
     describe_store_call,
+    hash_messages,
+    hash_turn,
     record_messages,
     record_position,
     record_snapshot_id,
@@ -89,13 +89,13 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         **fields: Any,
     ) -> CallRecord:
         del expected, replay
-        one = hasher.capture({"role": role, "content": content, **fields})
+        one = hasher.hash_message({"role": role, "content": content, **fields})
         return describe_append(session_id, [one], key=key, ttl_s=ttl_s(ttl))
 
     def add_messages(
         session_id: str, messages: Any, *, key: str | None = None, ttl: Any = None, **_: Any
     ) -> CallRecord:
-        batch = capture_messages(messages, hasher)
+        batch = hash_messages(messages, hasher)
         return describe_append(session_id, batch, key=key, ttl_s=ttl_s(ttl))
 
     def save_context(
@@ -107,7 +107,7 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         ttl: Any = None,
         **_: Any,
     ) -> CallRecord:
-        turn = capture_turn(human_msg, ai_msg, hasher)
+        turn = hash_turn(human_msg, ai_msg, hasher)
         return describe_append(session_id, turn, key=key, ttl_s=ttl_s(ttl))
 
     described: dict[str, MethodSpec] = {

@@ -14,15 +14,17 @@ from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.contract_run import Item, Progress, asked_for, select
 from memory_contract.ddmin import minimize
-from memory_contract.explorer.loop import ExploringLoop
-from memory_contract.explorer.render import describe_schedule
+from memory_contract.explorer.loop import ExploringLoop, StepTaken
 from memory_contract.explorer.schedules import (
+    Chooser,
+    RecordedOrder,
     Schedule,
+    build_chooser,
     format_schedule,
     parse_schedule,
     renumber_switches,
 )
-from memory_contract.explorer.strategies import AtPlaces, Chooser, RecordedOrder, build_chooser
+from memory_contract.history import Operation
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.runner import (
     CASE_S_MAX,
@@ -36,13 +38,23 @@ from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 
 SCHEDULES: Final = 500
-# How few switches are tried at the places of a failing schedule, and how often each number.
-_FEW: Final = 3
-_DRAWS: Final = 60
 # How many schedules are tried to minimise one. Few are needed: most switches do not matter.
 _TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
+_SENTENCES_MAX: Final = 12
+_CALLS_MAX: Final = 3
+_DOES: Final = {
+    "append": "appends",
+    "read": "reads",
+    "pop": "pops",
+    "trim": "trims",
+    "clear": "clears",
+    "snapshot": "takes a snapshot of",
+    "rollback": "rolls back",
+    "fork": "forks",
+    "undo": "takes back the last change of",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +192,7 @@ def attempt_case(case: Case, subject: StoreUnderTest, seed: int, chooser: Choose
     loops: list[ExploringLoop] = []
 
     def exploring() -> ExploringLoop:
-        # Where tasks were stopped is asked for only when a schedule is made small.
-        small = isinstance(chooser, RecordedOrder | AtPlaces)
-        loops.append(ExploringLoop(chooser, places=small))
+        loops.append(ExploringLoop(chooser))
         return loops[-1]
 
     try:
@@ -202,37 +212,18 @@ def _minimize(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) 
     """Return the result of the smallest schedule that fails in the same way."""
     best = failing
 
-    def try_order(chooser: Chooser) -> Schedule | None:
+    def try_switches(switches: Schedule) -> Schedule | None:
         nonlocal best
-        again = attempt_case(case, subject, seed, chooser)
+        again = attempt_case(case, subject, seed, RecordedOrder(switches))
         if again.failure != failing.failure:
             return None
         if len(again.schedule) <= len(best.schedule):
             best = again
         return again.schedule
 
-    def try_switches(switches: Schedule) -> Schedule | None:
-        return try_order(RecordedOrder(renumber_switches(switches)))
-
-    repeats = try_order(RecordedOrder(failing.schedule)) == failing.schedule
-    minimize(failing.schedule, try_switches, tries=_TRIES_MAX)
-    # Leaving switches out moves what comes after them. So a few switches at the same places of the
-    # code are tried too, from the plain order on.
-    for chooser in _draw_at_same_places(seed, best):
-        if try_order(chooser):
-            minimize(best.schedule, try_switches, tries=_TRIES_MAX)
-            break
+    repeats = try_switches(failing.schedule) == failing.schedule
+    minimize(failing.schedule, lambda few: try_switches(renumber_switches(few)), tries=_TRIES_MAX)
     return _build_result(case, seed, best, _format_schedule_text(seed, best, repeats=repeats))
-
-
-def _draw_at_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
-    random = Random(seed)  # noqa: S311 -- runs must repeat
-    taken = failing.loop.taken if failing.loop is not None else []
-    places = sorted({step.place for step in taken if step.place})
-    for count in range(1, min(len(failing.schedule), _FEW + 1)) if places else ():
-        for _ in range(_DRAWS):
-            drawn = [(random.choice(places), random.choice((0, 0, 1, 3, 8))) for _ in range(count)]
-            yield AtPlaces(random, drawn)
 
 
 def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
@@ -253,6 +244,57 @@ def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) 
     else:
         lines.append("exact: the seed brings it back")
     return "\n".join(lines)
+
+
+def describe_schedule(taken: Sequence[StepTaken], history: Sequence[Operation]) -> str:
+    """`w1 stops in its append of w1e3 to c-1; w0 appends w0e2 to c-1; w1 goes on`."""
+    calls = sorted(history, key=lambda op: op.complete_ns or 0)
+    sentences: list[str] = []
+    stopped: set[str] = set()
+    told_ns = 0
+    for step in taken:
+        goes_on = step.task in stopped
+        if step.switch is None and not goes_on:
+            continue
+        if stopped:
+            sentences += _describe_meanwhile(calls, told_ns, step.began_ns)
+        told_ns = step.began_ns
+        if step.switch is not None:
+            stopped.add(step.switch.task)
+            sentences.append(_describe_stop(calls, step.switch.task, step))
+        if goes_on:
+            stopped.discard(step.task)
+            sentences.append(f"{step.task} goes on")
+    more = len(sentences) - _SENTENCES_MAX
+    if more > 0:
+        sentences[_SENTENCES_MAX:] = [f"and so on ({more} more)"]
+    return "; ".join(sentences)
+
+
+def _describe_stop(calls: Sequence[Operation], task: str, step: StepTaken) -> str:
+    at = f" at {step.place}" if step.place else ""
+    # Tasks have the names of their workers.
+    theirs = [op for op in calls if op.worker == task]
+    for op in theirs:
+        if op.invoke_ns <= step.began_ns <= (op.complete_ns or step.began_ns):
+            what = f" of {' '.join(op.ids)} to {op.session}" if op.ids else f" of {op.session}"
+            return f"{task} stops in its {op.op}{what}{at}"
+    before = theirs and not any(op.invoke_ns <= step.began_ns for op in theirs)
+    return f"{task} stops{' before its first call' if before else at}"
+
+
+def _describe_meanwhile(calls: Sequence[Operation], since: int, until: int) -> Iterator[str]:
+    """What each worker completed between two moments."""
+    done: dict[str, list[str]] = {}
+    for op in calls:
+        if op.complete_ns is not None and since < op.complete_ns <= until:
+            what = f" {' '.join(op.ids)} to {op.session}" if op.ids else f" {op.session}"
+            done.setdefault(op.worker, []).append(f"{_DOES.get(op.op, op.op)}{what}")
+    for worker, said in done.items():
+        more = len(said) - _CALLS_MAX
+        if more > 0:
+            said[_CALLS_MAX:] = [f"makes {more} more calls"]
+        yield f"{worker} {', '.join(said)}"
 
 
 def _build_result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:

@@ -9,28 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from types import UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, Literal, TypeVar
 
 from memory_contract.history import (
-    NUMBER_MAX,
+    Count,
     HistoryError,
     Operation,
     Outcome,
-    find_problem,
+    Seconds,
+    build_record,
     parse_object,
 )
 
@@ -38,8 +28,6 @@ FORMAT: Final = 1
 SUFFIX: Final = ".jsonl"
 # The first field of a header, by which it is known.
 MARK: Final = "indelible_trace"
-# The longest time to live that a trace may speak of: a hundred years.
-TTL_S_MAX: Final = 100 * 365 * 24 * 3600
 # Operations that may take entries away or bring them back.
 REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})
 # The op of a call that the contract has no word for.
@@ -49,8 +37,6 @@ BY_ID: Final = "i"
 # Stands between the hash of an entry and those of its other fields.
 FIELD: Final = "+"
 
-Count = Annotated[int, "not negative"]
-Seconds = Annotated[float, "not negative"]
 Contents = Literal["hashed", "cut", "kept"]
 # How the operations of a trace ran side by side, where that is known.
 WorkerKind = Literal["threads", "tasks", "processes"]
@@ -145,74 +131,18 @@ class OtherCall:
 
 TraceCall = TraceOperation | OtherCall
 TraceLine = TraceHeader | TraceCall | DroppedLines | TraceEnd
-_Line = TypeVar("_Line", TraceHeader, TraceOperation, OtherCall, DroppedLines, TraceEnd)
+_Call = TypeVar("_Call", bound=TraceCall)
 # No honest line is longer: it would show some ten million entries, or hold a batch with its texts.
 LINE_BYTES_MAX: Final = 256 << 20
 
 
-_VALUE_CHECKS: Final[dict[Any, Callable[[Any], bool]]] = {
-    Any: lambda _: True,
-    int: lambda value: type(value) is int and abs(value) < NUMBER_MAX,
-    Count: lambda value: type(value) is int and 0 <= value < NUMBER_MAX,
-    Seconds: lambda value: type(value) in (int, float) and 0 <= value <= TTL_S_MAX,
-}
-
-
-def _build_check(hint: Any) -> Callable[[Any], bool]:
-    """Return a function that tells whether a value fits the annotation of a field."""
-    if hint in _VALUE_CHECKS:
-        return _VALUE_CHECKS[hint]
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return inner.__contains__
-    if origin is tuple:
-        fits = _build_check(inner[0])
-        return lambda value: isinstance(value, tuple) and all(map(fits, value))
-    if origin in (Union, UnionType):
-        first, *others = map(_build_check, inner)
-        return lambda value: first(value) or any(check(value) for check in others)
-    return lambda value: isinstance(value, hint)
-
-
 _KINDS: Final = (TraceHeader, TraceOperation, OtherCall, DroppedLines, TraceEnd)
-_CHECKS: Final = {
-    kind: {
-        name: _build_check(hint) for name, hint in get_type_hints(kind, include_extras=True).items()
-    }
-    for kind in _KINDS
-}
 _DEFAULTS: Final = {kind: {each.name: each.default for each in fields(kind)} for kind in _KINDS}
-_REQUIRED: Final = {
-    kind: tuple(name for name, default in defaults.items() if default is MISSING)
-    for kind, defaults in _DEFAULTS.items()
-}
-
-
-def build_line(kind: type[_Line], found: dict[str, Any]) -> _Line:
-    """Build a line of values from outside, or raise a `HistoryError`."""
-    checks = _CHECKS[kind]
-    for name in _REQUIRED[kind]:
-        if name not in found:
-            raise HistoryError(f"{name!r} is missing")
-    for name, value in found.items():
-        if name not in checks:
-            raise HistoryError(f"unknown field {name!r}")
-        if not checks[name](value):
-            raise HistoryError(f"{name!r} has a value that it cannot have")
-    line = kind(**found)
-    if isinstance(line, TraceOperation) and (problem := find_problem(line)):
-        raise HistoryError(problem)
-    if isinstance(line, OtherCall) and (line.complete_ns or line.invoke_ns) < line.invoke_ns:
-        raise HistoryError("an operation cannot complete before it was invoked")
-    return line
 
 
 def parse_line(text: str | bytes) -> TraceLine:
     """What one line says, or a `HistoryError`."""
-    found = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in parse_object(text).items()
-    }
+    found = parse_object(text)
     if MARK in found:
         found["format"] = found.pop(MARK)
         if type(found["format"]) is not int or found["format"] != FORMAT:
@@ -220,16 +150,19 @@ def parse_line(text: str | bytes) -> TraceLine:
                 f"a trace of format {found['format']!r}; this version reads {FORMAT}"
             )
         # What a later version adds to a header changes nothing about the lines.
-        known = {name: value for name, value in found.items() if name in _CHECKS[TraceHeader]}
-        return build_line(TraceHeader, known)
+        known = {name: value for name, value in found.items() if name in _DEFAULTS[TraceHeader]}
+        return build_record(TraceHeader, known)
     if "dropped" in found:
-        return build_line(DroppedLines, found)
+        return build_record(DroppedLines, found)
     if "closed" in found:
-        return build_line(TraceEnd, found)
+        return build_record(TraceEnd, found)
     if found.get("op") == CALL:
         del found["op"]
-        return build_line(OtherCall, found)
-    return build_line(TraceOperation, found)
+        call = build_record(OtherCall, found)
+        if (call.complete_ns or call.invoke_ns) < call.invoke_ns:
+            raise HistoryError("an operation cannot complete before it was invoked")
+        return call
+    return build_record(TraceOperation, found)
 
 
 # An encoder that is made once: `json.dumps` with separators makes one for each line.
@@ -254,6 +187,14 @@ def format_line(line: TraceLine) -> str:
         if (value := getattr(line, name)) != default:
             said[name] = value
     return _encode(said)
+
+
+def shift_times(line: _Call, by_ns: int) -> _Call:
+    """Return the line with its times shifted."""
+    end = line.complete_ns
+    return replace(
+        line, invoke_ns=line.invoke_ns + by_ns, complete_ns=None if end is None else end + by_ns
+    )
 
 
 def strip_fields(token: str) -> str:

@@ -17,16 +17,15 @@ from typing import Final
 from memory_contract.adapter import Adapter
 from memory_contract.ddmin import minimize
 from memory_contract.redaction import has_password
-from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
-from memory_contract.traces.diagnosis import explain_trace
-from memory_contract.traces.diagnosis.history_builder import merge_announced, shift_times
+from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.format import (
     ReplayLevel,
     TraceCall,
     TraceHeader,
     TraceOperation,
+    shift_times,
     write_trace,
 )
 from memory_contract.traces.replay import (
@@ -35,6 +34,7 @@ from memory_contract.traces.replay import (
     build_metadata,
     load_trace,
     replay_lines,
+    replay_trace,
 )
 from memory_contract.version import __version__
 
@@ -50,13 +50,12 @@ Lines = tuple[TraceOperation, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkResult:
-    """The smallest trace that still fails and its replay; or why there is none."""
+    """The smallest trace that still fails, with its replay; the whole trace if the store passes."""
 
     trace: LoadedTrace
     replay: Replay
     operations_before: int
     workers_before: int
-    questions: int = 0
 
     @property
     def operations(self) -> int:
@@ -66,7 +65,11 @@ class ShrinkResult:
     @property
     def workers(self) -> int:
         """How many workers are left."""
-        return len({line.worker for line in self.trace.lines})
+        return _count_workers(self.trace.lines)
+
+
+def _count_workers(lines: Iterable[TraceCall]) -> int:
+    return len({line.worker for line in lines})
 
 
 def shrink_trace(
@@ -81,100 +84,58 @@ def shrink_trace(
     progress: Progress | None = None,
 ) -> ShrinkResult:
     """Shrink a trace against a store that fails on it."""
+    until = time.monotonic() + budget_s
     trace = load_trace(path, session=session)
-    small = [
-        {(op.worker, op.invoke_ns) for op in story.small}
-        for story in explain_trace(path, session=session).stories
-    ]
-    try:
-        subject = StoreUnderTest(resolve(store))
-    except Unreachable as error:
-        blank = Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
-        return _keep_trace(trace, blank)
-    try:
-        shrinker = _Shrinker(trace, subject, level, seed, times, budget_s, progress)
-        return shrinker.shrink(small)
-    finally:
-        subject.close()
-
-
-def _keep_trace(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
-    workers = len({line.worker for line in trace.lines})
-    return ShrinkResult(
+    operations, _ = merge_announced(trace.lines)
+    ours = secrets.randbits(32) if seed is None else seed
+    first = replay_trace(trace, store, level=level, seed=ours, times=4 * times)
+    whole = ShrinkResult(
         trace=trace,
-        replay=replay,
-        operations_before=len(trace.lines),
-        workers_before=workers,
+        replay=first,
+        operations_before=len(operations),
+        workers_before=_count_workers(trace.lines),
     )
+    if first.verdict not in ("FAILED", "CHANGED"):
+        return whole
+    subject = StoreUnderTest(resolve(store))
+    best, lines, questions = first, tuple(operations), 0
 
-
-class _Shrinker:
-    """Replays smaller and smaller traces and keeps those that still fail."""
-
-    def __init__(
-        self,
-        trace: LoadedTrace,
-        subject: StoreUnderTest,
-        level: ReplayLevel,
-        seed: int | None,
-        times: int,
-        budget_s: float,
-        progress: Progress | None,
-    ) -> None:
-        self._trace = trace
-        self._subject = subject
-        self._level = level
-        self._seed = secrets.randbits(32) if seed is None else seed
-        self._times = times
-        self._until = time.monotonic() + budget_s
-        self._progress = progress
-        self._questions = 0
-        self._best: Replay | None = None
-        self._lines: Lines = ()
-
-    def shrink(self, guesses: Iterable[set[tuple[str, int]]]) -> ShrinkResult:
-        operations, _ = merge_announced(self._trace.lines)
-        first = replay_lines(
-            self._trace, self._subject, level=self._level, seed=self._seed, times=4 * self._times
-        )
-        before = _keep_trace(self._trace, first)
-        before = replace(before, operations_before=len(operations))
-        if first.verdict not in ("FAILED", "CHANGED"):
-            return before
-        # What the store does is what is looked for from here on, whatever the trace showed.
-        self._trace = replace(self._trace, names=first.found)
-        self._best, self._lines = first, tuple(operations)
-        for guess in guesses:
-            few = tuple(op for op in operations if (op.worker, op.invoke_ns) in guess)
-            if len(few) < len(self._lines):
-                self._try(few)
-        # Whole sessions and workers first: that takes the fewest questions.
-        for name in ("session", "worker"):
-            for each in dict.fromkeys(getattr(line, name) for line in self._lines):
-                self._try(tuple(x for x in self._lines if getattr(x, name) != each))
-        minimize(self._lines, self._try, tries=QUESTIONS_MAX)
-        trace = _build_observed(self._lines, self._best, self._subject.adapter)
-        return replace(before, trace=trace, replay=self._best, questions=self._questions)
-
-    def _try(self, lines: Lines) -> Lines | None:
+    def attempt(fewer: Lines) -> Lines | None:
         """Replay fewer lines; keep and return them if they still fail."""
-        if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until or not lines:
+        nonlocal best, lines, questions
+        if questions >= QUESTIONS_MAX or time.monotonic() > until or not fewer:
             return None
-        self._questions += 1
-        if self._progress is not None:
-            self._progress(self._questions, len(self._lines))
+        questions += 1
+        if progress is not None:
+            progress(questions, len(lines))
         found = replay_lines(
-            replace(self._trace, lines=lines),
-            self._subject,
-            level=self._level,
-            seed=self._seed + self._questions,
+            # What the store does is what is looked for, whatever the trace showed.
+            replace(trace, lines=fewer, names=first.found),
+            subject,
+            level=level,
+            seed=ours + questions,
             # What one worker after the other does comes to the same every time.
-            times=self._times if _has_overlap(lines) else 1,
+            times=times if _has_overlap(fewer) else 1,
         )
         if found.verdict != "FAILED":
             return None
-        self._best, self._lines = found, lines
-        return lines
+        best, lines = found, fewer
+        return fewer
+
+    try:
+        for story in trace.stories:
+            needed = {(op.worker, op.invoke_ns) for op in story.small}
+            few = tuple(op for op in operations if (op.worker, op.invoke_ns) in needed)
+            if len(few) < len(lines):
+                attempt(few)
+        # Whole sessions and workers first: that takes the fewest questions.
+        for name in ("session", "worker"):
+            for each in dict.fromkeys(getattr(line, name) for line in lines):
+                attempt(tuple(line for line in lines if getattr(line, name) != each))
+        minimize(lines, attempt, tries=QUESTIONS_MAX)
+    finally:
+        subject.close()
+    return replace(whole, trace=_build_observed(lines, best, subject.adapter), replay=best)
 
 
 def _has_overlap(lines: Lines) -> bool:

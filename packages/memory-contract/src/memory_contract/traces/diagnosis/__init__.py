@@ -19,11 +19,12 @@ from memory_contract.traces.diagnosis.history_builder import (
     UnknownChange,
     build_history,
     merge_announced,
+    to_operation,
 )
-from memory_contract.traces.diagnosis.trace_metadata import CLOCKS_APART_NS, TraceMetadata
-from memory_contract.traces.diagnosis.trace_sorter import (
+from memory_contract.traces.diagnosis.trace_reader import (
     Progress,
-    TraceSorter,
+    TraceMetadata,
+    TraceReader,
     find_first_appends,
     group_by_session,
 )
@@ -35,8 +36,12 @@ __all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "jud
 AROUND_MAX: Final = 10_000
 # A smaller history is sought only in what the checker judges within milliseconds.
 SHRINKABLE_MAX: Final = 2_000
-# Entries of which it is asked whether another session had them first.
-LOOKED_FOR_MAX: Final = 1_000
+# Histories that are kept to ask whether another session had their strange entries first.
+STRANGE_MAX: Final = 1_000
+_CLOCKS: Final = (
+    "it was recorded on several machines, or boots of one: their clocks cannot be compared; explain"
+    " the files of each by themselves"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,6 @@ class AnomalyStory:
     anomaly: Anomaly
     small: tuple[Operation, ...]
     around: tuple[Operation, ...]
-    # The lines that the small history came from, to be replayed.
-    lines: tuple[TraceOperation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,22 +80,15 @@ def explain_trace(
     path: str | Path, *, session: str | None = None, progress: Progress | None = None
 ) -> Explanation:
     """Judge a trace of any length, or one session of it."""
-    ordered = TraceSorter(path, progress)
-    builder = _ExplanationBuilder(ordered.metadata)
-    for group in ordered.read_groups():
+    reader = TraceReader(path, progress)
+    builder = _ExplanationBuilder(reader.metadata)
+    for group in reader.read_groups():
         ours = group if session is None else _select_session(group, session)
         if any(isinstance(line, TraceOperation) for line in ours):
             builder.add(ours)
-    if ordered.clocks_disagree(CLOCKS_APART_NS):
-        return builder.build(Path(path), unsure=_CLOCKS)
-    builder.find_leaks(ordered.find_appends)
-    return builder.build(Path(path))
-
-
-_CLOCKS: Final = (
-    "it was recorded on several machines, or boots of one, at the same time: their clocks cannot"
-    " be compared"
-)
+    builder.add_strange(reader.find_appends)
+    unsure = _CLOCKS if len(reader.metadata.boots) > 1 else ""
+    return builder.build(Path(path), unsure=unsure)
 
 
 def _select_session(group: list[TraceCall], session: str) -> list[TraceCall]:
@@ -110,7 +106,7 @@ def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanat
     everything = list(lines)
     for group in group_by_session(everything):
         builder.add(group)
-    builder.find_leaks(lambda tokens: find_first_appends(everything, tokens))
+    builder.add_strange(lambda tokens: find_first_appends(everything, tokens))
     return builder.build(Path())
 
 
@@ -124,21 +120,19 @@ class _ExplanationBuilder:
         self._told: list[Anomaly] = []
         self._stories: dict[str, AnomalyStory] = {}
         self._reasons: list[str] = []
-        self._undecided = 0
         self._operations = 0
         self._unjudged = 0
         self._unknown: list[UnknownChange] = []
         self._sessions = 0
         self._began: int | None = None
-        # Of garbage: the session's history, to be judged again with what is found elsewhere.
-        self._strange: list[tuple[Anomaly, ResolvedHistory]] = []
+        # Histories with entries that nobody in them appended: another session may have.
+        self._strange: list[tuple[ResolvedHistory, set[str]]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
         """Judge the sessions of one group."""
         _, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
         resolved = build_history(lines, self.metadata)
-        verdict = _judge(resolved)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
         if len(self._unknown) < TOLD_MAX:
@@ -147,107 +141,81 @@ class _ExplanationBuilder:
         self._sessions += len({line.session for line in told_of})
         began = min((line.invoke_ns for line in lines), default=0)
         self._began = began if self._began is None else min(self._began, began)
-        if isinstance(verdict, Undecided):
-            self._undecided += 1
-            self._reasons = self._reasons or [verdict.reason]
-        if isinstance(verdict, Violated):
-            for anomaly in verdict.anomalies:
-                strange = anomaly.name == "garbage read" and len(self._strange) < LOOKED_FOR_MAX
-                if strange:
-                    self._strange.append((anomaly, resolved))
-                else:
-                    self._add_anomaly(anomaly, resolved)
+        strange = resolved.find_strange()
+        if strange and len(self._strange) < STRANGE_MAX:
+            self._strange.append((resolved, strange))
+        else:
+            self._judge(resolved)
 
-    def find_leaks(self, appends_of: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
-        """Find out whether garbage was appended in another session: then it leaked."""
-        tokens = {anomaly.ids[0] for anomaly, _ in self._strange}
-        origins = appends_of(tokens) if tokens else {}
-        for anomaly, resolved in self._strange:
-            origin = origins.get(anomaly.ids[0])
-            if origin is not None and origin.session != anomaly.session:
-                self._add_leak(anomaly, resolved, origin)
-            else:
-                self._add_anomaly(anomaly, resolved)
-        self._strange = []
+    def add_strange(self, find_appends: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
+        """Judge the histories with strange entries, with the appends to other sessions."""
+        tokens = {token for _, strange in self._strange for token in strange}
+        origins = find_appends(tokens) if tokens else {}
+        for resolved, strange in self._strange:
+            ours = {op.session for op in resolved.history}
+            resolved.history += [
+                to_operation(origins[token], ids=(token,), key=None)
+                for token in sorted(strange & origins.keys())
+                if origins[token].session not in ours
+            ]
+            self._judge(resolved)
 
-    def _add_leak(
-        self, anomaly: Anomaly, resolved: ResolvedHistory, origin: TraceOperation
-    ) -> None:
-        source = Operation(
-            worker=origin.worker,
-            session=origin.session,
-            op="append",
-            invoke_ns=origin.invoke_ns,
-            complete_ns=origin.complete_ns,
-            outcome=origin.outcome,
-            ids=anomaly.ids[:1],
-        )
-        again = ResolvedHistory(
-            [*resolved.history, source], [], resolved.searchable, resolved.origin
-        )
-        again.origin[id(source)] = origin
-        verdict = _judge(again)
+    def _judge(self, resolved: ResolvedHistory) -> None:
+        verdict = judge(resolved.history, search_steps=STEPS_MAX if resolved.searchable else 0)
         found = verdict.anomalies if isinstance(verdict, Violated) else ()
-        for each in found:
-            if each.name == "cross-session leak" and each.ids == anomaly.ids:
-                self._add_anomaly(each, again)
-
-    def _add_anomaly(self, anomaly: Anomaly, resolved: ResolvedHistory) -> None:
-        self.counts[anomaly.name] += 1
-        if self.counts[anomaly.name] <= TOLD_MAX:
-            self._told.append(anomaly)
-        known = self._stories.get(anomaly.name)
-        if known is None or _get_moment(anomaly) < _get_moment(known.anomaly):
-            self._stories[anomaly.name] = _build_story(anomaly, resolved)
+        for anomaly in (*found, *resolved.anomalies):
+            self.counts[anomaly.name] += 1
+            if self.counts[anomaly.name] <= TOLD_MAX:
+                self._told.append(anomaly)
+            known = self._stories.get(anomaly.name)
+            if known is None or _get_moment(anomaly) < _get_moment(known.anomaly):
+                self._stories[anomaly.name] = _build_story(anomaly, resolved.history)
+        if isinstance(verdict, Undecided) and not resolved.anomalies:
+            self._reasons.append(verdict.reason)
 
     def build(self, path: Path, *, unsure: str = "") -> Explanation:
-        """Build the explanation."""
-        for anomaly, resolved in self._strange:
-            self._add_anomaly(anomaly, resolved)
+        """Build the explanation; `unsure` says why nothing can be decided."""
         scope = Scope(self._operations, self._sessions, self._began or 0)
-        verdict: Verdict = Ok(scope)
         if unsure:
-            verdict = Undecided(unsure, scope)
-        elif self._told:
+            return Explanation(
+                path,
+                Undecided(unsure, scope),
+                self.metadata,
+                others=self.others,
+                unjudged=self._operations,
+                unknown=tuple(self._unknown),
+            )
+        verdict: Verdict = Ok(scope)
+        if self._told:
             verdict = Violated(tuple(sorted(self._told, key=_get_moment)), scope)
         elif self._reasons:
-            more = f" (and {self._undecided - 1} other sessions)" if self._undecided > 1 else ""
+            rest = len(self._reasons) - 1
+            more = f" (and {rest} other sessions)" if rest else ""
             verdict = Undecided(self._reasons[0] + more, scope)
         elif 2 * self._unjudged > self._operations:
             verdict = Undecided("most of the trace could not be judged", scope)
         stories = sorted(self._stories.values(), key=lambda story: _get_moment(story.anomaly))
         return Explanation(
-            path=path,
-            verdict=verdict,
-            metadata=self.metadata,
-            stories=() if unsure else tuple(map(_minimize_story, stories)),
-            counts=Counter() if unsure else self.counts,
+            path,
+            verdict,
+            self.metadata,
+            stories=tuple(map(_minimize_story, stories)),
+            counts=self.counts,
             others=self.others,
-            unjudged=self._operations if unsure else self._unjudged,
+            unjudged=self._unjudged,
             unknown=tuple(self._unknown),
         )
-
-
-def _judge(resolved: ResolvedHistory) -> Verdict:
-    verdict = judge(resolved.history, search_steps=STEPS_MAX if resolved.searchable else 0)
-    if not resolved.anomalies:
-        return verdict
-    found = verdict.anomalies if isinstance(verdict, Violated) else ()
-    return Violated((*found, *resolved.anomalies), verdict.scope)
 
 
 def _get_moment(anomaly: Anomaly) -> int:
     return max((op.invoke_ns for op in anomaly.witness), default=0)
 
 
-def _build_story(anomaly: Anomaly, resolved: ResolvedHistory) -> AnomalyStory:
-    ours = resolved.history
-    if len(ours) > SHRINKABLE_MAX:
+def _build_story(anomaly: Anomaly, history: list[Operation]) -> AnomalyStory:
+    if len(history) > SHRINKABLE_MAX:
         needed = set(map(id, (*anomaly.witness, *anomaly.beside)))
-        ours = [op for op in ours if op.session == anomaly.session or id(op) in needed]
-    around = ours[:AROUND_MAX]
-    lines = tuple(resolved.origin[id(op)] for op in ours if id(op) in resolved.origin)
-    return AnomalyStory(anomaly, (), tuple(around), lines)
+        history = [op for op in history if op.session == anomaly.session or id(op) in needed]
+    return AnomalyStory(anomaly, (), tuple(history[:AROUND_MAX]))
 
 
 def _minimize_story(story: AnomalyStory) -> AnomalyStory:

@@ -1,4 +1,4 @@
-"""Acknowledged entries that a later complete read lacks, where entries are known by hashes alone.
+"""Entries that are known by hashes alone, counted: too few in a later complete read, or too many.
 
 A hash may stand for several entries, some older than the trace, and nobody can tell which is which.
 Their number can be bounded from below: each acknowledged append adds one, and older entries only
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from memory_contract.checker.events import FOREVER, Event
+from memory_contract.checker.events import Event
 from memory_contract.checker.verdict import Anomaly, is_, quote_name
 from memory_contract.history import Operation
 from memory_contract.traces.format import TraceOperation, strip_fields
@@ -24,38 +24,21 @@ from memory_contract.traces.format import TraceOperation, strip_fields
 SHOWN_MAX: Final = 3
 
 
-@dataclass(slots=True)
-class AppendBatch:
-    """One append with all attempts of its key: when it first began, and was acknowledged."""
-
-    ids: tuple[str, ...]
-    begins: int
-    ends: int = FOREVER
-    op: TraceOperation | None = None
-
-
-def join_attempts(appends: Iterable[TraceOperation]) -> list[AppendBatch]:
-    """Return each acknowledged append once; leave out keys that were used for two batches."""
-    found: list[AppendBatch] = []
-    keyed: dict[str, AppendBatch | None] = {}
-    for op in appends:
-        if op.outcome == "fail":
-            continue
-        batch: AppendBatch | None = AppendBatch(tuple(map(strip_fields, op.ids)), op.invoke_ns)
-        assert batch is not None
-        if op.key is None:
-            found.append(batch)
-        else:
-            known = keyed.setdefault(op.key, batch)
-            if known is None or known.ids != batch.ids:
-                keyed[op.key] = None
-                continue
-            batch = known
-            batch.begins = min(batch.begins, op.invoke_ns)
-        if op.outcome == "ok" and op.complete_ns is not None and op.complete_ns < batch.ends:
-            batch.ends, batch.op = op.complete_ns, op
-    found += [batch for batch in keyed.values() if batch is not None]
-    return [batch for batch in found if batch.op is not None]
+def find_duplicates(
+    shared: Mapping[str, Sequence[Event]], reads: Iterable[TraceOperation]
+) -> Iterator[Anomaly]:
+    """Find reads that show more equal entries than were appended; `shared` has all appends."""
+    for read in reads if shared else ():
+        seen = Counter(map(strip_fields, read.value or ()))
+        for one, events in shared.items():
+            begun = [event.op for event in events if event.lo <= (read.complete_ns or 0)]
+            if seen[one] > len(begun):
+                proof = (
+                    f"{one} stands {seen[one]} times in what {read.worker} saw, and only"
+                    f" {len(begun)} had been appended."
+                )
+                witness = (*begun[:SHOWN_MAX], read)
+                yield Anomaly("duplicate", read.session, (one,), witness, proof)
 
 
 @dataclass(slots=True)
@@ -66,25 +49,25 @@ class _Lack:
     needed: int
     seen: int
     read: TraceOperation
-    witness: tuple[TraceOperation, ...]
+    witness: tuple[Operation, ...]
     # Whether a read that was made later showed more of them.
     back: bool = False
 
 
 def find_absences(
-    batches: Sequence[AppendBatch],
+    appends: Sequence[Event],
     reads: Sequence[TraceOperation],
     changes: Iterable[Operation],
-    counted: set[str],
+    judged: Collection[str],
 ) -> Iterator[Anomaly]:
-    """Find what reads of one session lack of the hashes in `counted`.
+    """Find what reads of one session lack of its acknowledged appends.
 
     `reads` are complete and in the order in which they were invoked; `changes` are all operations
-    that may have removed entries.
+    that may have removed entries. Hashes in `judged` are left to the checker.
     """
     # A pop that returned nothing counts too: not every store returns what it took.
-    walk = _PresenceWalk([Event(op) for op in changes if op.outcome != "fail"], counted)
-    for lack in walk.run(batches, reads):
+    walk = _PresenceWalk([Event(op) for op in changes if op.outcome != "fail"], judged)
+    for lack in walk.run(appends, reads):
         yield _build_anomaly(lack, final=lack.read is reads[-1])
 
 
@@ -98,31 +81,32 @@ class _PresenceWalk:
     """Walks through a session in the order of time and counts what must be there."""
 
     effects: list[Event]
-    counted: set[str]
+    judged: Collection[str]
     must: Counter[str] = field(default_factory=Counter)
     # Appends of each hash that have begun and are not acknowledged: a read may show them already.
     open: Counter[str] = field(default_factory=Counter)
     # No removal that has begun can take effect after this moment.
     removed_until: int = -1
-    acknowledged: dict[str, list[TraceOperation]] = field(default_factory=dict)
+    acknowledged: dict[str, list[Operation]] = field(default_factory=dict)
     lacks: list[_Lack] = field(default_factory=list)
     lacking: dict[str, _Lack] = field(default_factory=dict)
 
-    def run(self, batches: Sequence[AppendBatch], reads: Sequence[TraceOperation]) -> list[_Lack]:
+    def run(self, appends: Sequence[Event], reads: Sequence[TraceOperation]) -> list[_Lack]:
         """Return all reads that lack something."""
-        moments: list[tuple[int, int, Event | AppendBatch | TraceOperation]] = []
+        moments: list[tuple[int, int, Event | TraceOperation]] = []
         moments += [(event.lo, _REMOVAL, event) for event in self.effects]
-        for batch in batches:
-            moments += [(batch.begins, _BEGIN, batch), (batch.ends, _ACKNOWLEDGED, batch)]
+        for event in appends:
+            moments += [(event.lo, _BEGIN, event), (event.hi, _ACKNOWLEDGED, event)]
         for read in reads:
             moments += [(read.invoke_ns, _READ, read), (read.complete_ns or 0, _READ_OVER, read)]
         starts = sorted(event.lo for event in self.effects)
         for moment, kind, what in sorted(moments, key=lambda each: each[:2]):
             if isinstance(what, Event):
-                self.must.clear()
-                self.removed_until = max(self.removed_until, what.hi)
-            elif isinstance(what, AppendBatch):
-                self._add_batch(what, begins=kind == _BEGIN)
+                if kind == _REMOVAL:
+                    self.must.clear()
+                    self.removed_until = max(self.removed_until, what.hi)
+                else:
+                    self._add_append(what, begins=kind == _BEGIN)
             elif kind == _READ:
                 end = what.complete_ns or 0
                 disturbed = bisect_right(starts, end) > bisect_right(starts, moment)
@@ -131,17 +115,15 @@ class _PresenceWalk:
                 self._expect_shown(what)
         return self.lacks
 
-    def _add_batch(self, batch: AppendBatch, *, begins: bool) -> None:
-        for one in batch.ids:
-            if one not in self.counted:
+    def _add_append(self, event: Event, *, begins: bool) -> None:
+        for one in map(strip_fields, event.op.ids):
+            if one in self.judged:
                 continue
             self.open[one] += 1 if begins else -1
-            if begins:
-                continue
-            assert batch.op is not None
-            self.acknowledged.setdefault(one, []).append(batch.op)
-            if batch.begins > self.removed_until:
-                self.must[one] += 1
+            if not begins:
+                self.acknowledged.setdefault(one, []).append(event.op)
+                if event.lo > self.removed_until:
+                    self.must[one] += 1
 
     def _check_read(self, read: TraceOperation, *, disturbed: bool) -> None:
         seen = Counter(map(strip_fields, read.value or ()))

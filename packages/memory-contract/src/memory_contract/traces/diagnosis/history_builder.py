@@ -1,10 +1,14 @@
 """Builds a history that the checker can judge from the lines of a trace.
 
 In a trace an entry is known by a hash, and two may share one ("yes" is said twice); entries may be
-older than the trace; and what takes entries away may be known only to have been begun. Here all of
-that is settled so that no right store can be accused: what cannot be told apart is left out of the
-history, everywhere alike, and only counted. A call that may have changed a session in a way that
-nobody knows makes it undecided from there on: what comes later is left out.
+older than the trace; and what takes entries away may be known only to have been begun. Two rules
+keep a right store from being accused:
+
+- The checker judges sessions of which everything that they ever held is in the trace. Hashes that
+  stand for several entries are left out of their history, everywhere alike, and only counted.
+  In all other sessions entries are only counted (`absences`).
+- A call that may have changed a session in a way that nobody knows makes it undecided from there
+  on: what comes later is left out.
 """
 
 from __future__ import annotations
@@ -12,15 +16,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, TypeVar
 
-from memory_contract.checker.events import FOREVER
+from memory_contract.checker.events import FOREVER, Event
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import CORRUPTED, NOT_FOUND, Operation
-from memory_contract.traces.diagnosis.absences import AppendBatch, find_absences, join_attempts
-from memory_contract.traces.diagnosis.expiries import find_expiries
-from memory_contract.traces.diagnosis.hash_counts import HashCounts
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.absences import find_absences, find_duplicates
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import (
     FIELD,
     REMOVERS,
@@ -51,41 +54,45 @@ class ResolvedHistory:
     history: list[Operation] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     searchable: bool = True
-    # Which operation of the history came from which line.
-    origin: dict[int, TraceOperation] = field(default_factory=dict)
     # How many operations the lines tell of, and how many of them prove nothing.
     operations: int = 0
     unjudged: int = 0
     # The calls from which on a session is undecided.
     unknown: list[UnknownChange] = field(default_factory=list)
 
+    def find_strange(self) -> set[str]:
+        """Return the entries that were seen and not appended."""
+        seen: set[str] = set()
+        for op in self.history:
+            if op.value != NOT_FOUND:
+                seen.update((op.value,) if isinstance(op.value, str) else op.value or ())
+        seen -= {id_ for op in self.history for id_ in op.ids}
+        return {id_ for id_ in seen if not id_.startswith(CORRUPTED)}
+
 
 def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> ResolvedHistory:
-    """Build the history of a group of sessions."""
+    """Build the history of a session, or of sessions that forks connect."""
     operations, others = merge_announced(lines)
-    resolved = ResolvedHistory()
     if metadata.own_ids:
-        for op in operations:
-            _add_operation(resolved, _to_operation(op), op)
-        resolved.operations = len(operations)
-        return resolved
+        history = [to_operation(op) for op in operations]
+        return ResolvedHistory(history, operations=len(operations))
     sessions = _Sessions(operations, others, metadata)
-    for op in operations:
-        if sessions.is_decided(op):
-            sessions.add(op, resolved)
-    every = [op for op in operations if op.every]
+    resolved = ResolvedHistory()
     for name, ops in sessions.by_name.items():
         decided = [op for op in ops if sessions.is_decided(op)]
-        if name not in sessions.targets:
-            later = [op for op in decided if not sessions.may_show_older(op)]
-            whole = sessions.is_whole(name)
-            resolved.anomalies += sessions.counts.find_duplicates(name, later, whole=whole)
-        ends = list(find_expiries(name, decided, metadata))
-        resolved.history += ends
-        resolved.anomalies += sessions.find_absences_of(name, decided, [*every, *ends])
+        every = [
+            to_operation(op, session=name, worker=f"{op.worker}*{name}")
+            for op in operations
+            if op.every
+        ]
+        ends = list(_find_expiries(name, decided, metadata))
+        if sessions.whole:
+            resolved.history += [*sessions.resolve(decided), *every, *ends]
+        resolved.anomalies += sessions.count(name, decided, [*every, *ends])
         resolved.operations += len(ops) + len(every)
         resolved.unjudged += sum(not sessions.is_judged(op) for op in ops)
         resolved.unknown += sessions.list_unknown(name)
+    resolved.searchable = all(map(sessions.is_exact, operations))
     return resolved
 
 
@@ -119,14 +126,10 @@ def _merge_line(line: _L, same: list[_L]) -> None:
     same.append(line)
 
 
-def _to_operation(op: TraceOperation, **changes: object) -> Operation:
-    values = {name: getattr(op, name) for name in _PLAIN}
+def to_operation(op: TraceOperation, **changes: object) -> Operation:
+    """Return an operation without what only the recorder knew of it."""
+    values: dict[str, Any] = {name: getattr(op, name) for name in _PLAIN}
     return Operation(**{**values, **changes})
-
-
-def _add_operation(resolved: ResolvedHistory, operation: Operation, line: TraceOperation) -> None:
-    resolved.history.append(operation)
-    resolved.origin[id(operation)] = line
 
 
 class _Sessions:
@@ -141,139 +144,95 @@ class _Sessions:
             if not op.every:
                 self.by_name.setdefault(op.session, []).append(op)
         self._forks = [op for op in operations if op.op == "fork"]
-        self.targets = {op.target for op in self._forks}
-        self.counts = HashCounts(operations)
-        self._deleted = {(each.session, each.snapshot) for each in others if each.snapshot}
-        # What came in by another way than an append is in no line: any session may hold it.
-        self._filled = {"" if each.every else each.session for each in others if _is_import(each)}
-        self._forgotten = {op.session for op in operations if op.verb == "forget"}
+        self._targets = {op.target for op in self._forks}
         self._unknown = self._find_unknown(others)
         # When each snapshot of the trace was first begun.
         self._taken: dict[tuple[str, str | None], int] = {}
         for op in operations:
             if op.op == "snapshot":
                 self._taken.setdefault((op.session, op.snapshot), op.invoke_ns)
-        # When a session of which it is not known what it had held was seen to hold nothing.
-        self._empty_at: dict[str, int] = {}
-        self._whole = {name for name, ops in self.by_name.items() if self._begins_empty(name, ops)}
+        self._deleted = {(each.session, each.snapshot) for each in others if each.snapshot}
+        self._forgotten = {op.session for op in operations if op.verb == "forget"}
+        # What came in by another way than an append is in no line.
+        imported = any(each.verb in ("add_entries", "import_") for each in others)
+        # Whether all that the sessions ever held was appended in this trace.
+        self.whole = (
+            metadata.complete and not imported and all(map(self._begins_empty, self.by_name))
+        )
+        appends = [op for op in operations if op.op == "append"]
+        # Whether a trim looks at more than numbers, and whether there is nothing but whole turns.
+        structured = any(op.structured for op in appends)
+        self._only_turns = not structured and all(
+            op.roles == ("user", "assistant") for op in appends
+        )
+        # Appends that may have had an effect, attempts with one key taken together.
+        self._appends, self._mixed_keys = _join_attempts(appends)
+        self._by_hash: dict[str, list[Event]] = {}
+        for event in self._appends:
+            for token in event.op.ids:
+                self._by_hash.setdefault(strip_fields(token), []).append(event)
         # Appends whose entries are surely stored anew, and not those of an older append of one key.
-        self._anew = {
-            id(op) for name, ops in self.by_name.items() for op in self._find_stored(name, ops)
+        stored = [op for name in self.by_name for op in self._find_stored(name)]
+        anew = set(map(id, stored))
+        # Those that must be seen later, if they were acknowledged, and their sessions.
+        since = metadata.changes_known_since
+        later = [op for op in stored if op.invoke_ns > since and self.is_decided(op)]
+        self._countable = set(map(id, later))
+        self._counted = {op.session for op in later}
+        # The hashes that stand for one entry alone, with its other fields.
+        self._trusted = {
+            one: token
+            for event in self._appends
+            if self.whole and id(event.op) in anew
+            for token in event.op.ids
+            if len(self._by_hash[one := strip_fields(token)]) == 1
         }
-        # Of each hash that stands for one entry alone: its fields, and when it was appended.
-        self._trusted: dict[str, tuple[str, int]] = self._find_trusted()
-        # Sessions of which the history does not hold all appends: nothing there can be counted off.
-        self._partly = {
-            op.session
-            for op in operations
-            if op.op == "append" and op.outcome != "fail" and not op.every
-            if any(strip_fields(token) not in self._trusted for token in op.ids)
-        }
-        self._partly_trusted = {
-            op.session
-            for op in operations
-            if op.op == "append" and any(strip_fields(token) in self._trusted for token in op.ids)
-        }
-        self._batches: dict[str, list[AppendBatch]] = {
-            name: join_attempts(self._appends_to_count(ops)) for name, ops in self.by_name.items()
-        }
+        self._exact_trims = not structured and self._by_hash.keys() <= self._trusted.keys()
 
-    def is_whole(self, name: str) -> bool:
-        """Return whether all that the session ever held was appended in this trace."""
-        return name in self._whole and self._metadata.complete
-
-    def _begins_empty(self, name: str, ops: list[TraceOperation]) -> bool:
-        if self._filled & {"", name}:
-            return False
+    def _begins_empty(self, name: str) -> bool:
+        """Return whether a session held nothing when the trace began, nor can it come back."""
+        ops = self.by_name[name]
         if self._metadata.fresh:
             return True
-        # What was there before the trace may come back by an undo or an old snapshot.
-        if any(op.op == "undo" or (op.op == "rollback" and self._is_older(op)) for op in ops):
+        if any(op.op == "undo" or (op.snapshot and self._is_older(op)) for op in ops):
             return False
-        first = min((op.invoke_ns for op in ops if op.op == "append"), default=None)
         # The position of an older append is given again to a retry with its key.
-        if any(op.position == 0 and op.key is None for op in ops):
+        if name in self._targets or any(op.position == 0 and op.key is None for op in ops):
             return True
-        if name in self.targets:
-            return not any(self._is_older(op) for op in self._forks if op.snapshot is not None)
-        empty = [
-            op.complete_ns or 0
-            for op in ops
-            if op.op == "read" and op.outcome == "ok"
-            if op.value == () and op.limit is None and not op.turns
-            if first is None or (op.complete_ns or 0) < first
-        ]
-        if empty:
-            self._empty_at[name] = min(empty)
-        return bool(empty)
+        first, began = ops[0], ops[1].invoke_ns if len(ops) > 1 else FOREVER
+        seen_empty = (
+            first.op == "read" and first.value == () and not first.turns and first.limit != 0
+        )
+        return seen_empty and (first.complete_ns or 0) < began
 
     def _is_older(self, op: TraceOperation) -> bool:
         """Return whether an operation may be about a snapshot older than the trace."""
-        taken = self._taken.get((op.session, op.snapshot))
-        late = taken is None or (op.complete_ns is not None and op.complete_ns < taken)
-        return late or not self._metadata.complete
+        if op.op not in ("rollback", "fork"):
+            return False
+        taken = self._taken.get((op.session, op.snapshot), FOREVER)
+        return (FOREVER - 1 if op.complete_ns is None else op.complete_ns) < taken
 
-    def may_show_older(self, op: TraceOperation) -> bool:
-        """Return whether an operation may have seen entries older than the empty session."""
-        return op.invoke_ns <= self._empty_at.get(op.session, -1)
-
-    def _find_stored(self, name: str, ops: list[TraceOperation]) -> Iterator[TraceOperation]:
+    def _find_stored(self, name: str) -> Iterator[TraceOperation]:
         """Yield the appends that stored new entries, if they were acknowledged.
 
         A key may have been used before the trace began, in a line that is missing, or in the
         session that this one was forked from: then nothing was stored, and what was may be hidden.
         Only a position beyond one that was given out before shows that it was stored anew.
         """
+        known = self._metadata.fresh and self._metadata.complete and name not in self._targets
         highest = -1
         given: list[tuple[int, int]] = []
-        for op in ops:
+        for op in self.by_name[name]:
             if op.op != "append":
                 continue
             while given and given[0][0] < op.invoke_ns:
                 highest = max(highest, heapq.heappop(given)[1])
-            known = self._metadata.fresh and self._metadata.complete and name not in self.targets
             later = op.position is not None and -1 < highest < op.position
             if op.key is not None and not known and not later:
                 continue
             yield op
             if op.outcome == "ok" and op.position is not None and op.complete_ns is not None:
                 heapq.heappush(given, (op.complete_ns, op.position))
-
-    def _find_trusted(self) -> dict[str, tuple[str, int]]:
-        """Find the hashes that stand for exactly one entry."""
-        found: dict[str, tuple[str, int]] = {}
-        # Where lines are missing, another entry may have the same hash; so may one that a fork
-        # brought, or left behind, where older entries are.
-        whole = all(name in self._whole for name in self.by_name)
-        if not self._metadata.complete or (self.targets and not whole):
-            return found
-        for name, ops in self.by_name.items():
-            whole = self.is_whole(name)
-            if self._filled & {"", name}:
-                continue
-            looked = [
-                (op.complete_ns or 0, frozenset(map(strip_fields, op.value)))
-                for op in ops
-                if op.op == "read" and op.outcome == "ok" and op.limit is None
-                if isinstance(op.value, tuple) and not op.turns
-            ]
-            moved = any(op.op in ("undo", "rollback") for op in ops)
-            begun: dict[str | None, int] = {}
-            for op in ops:
-                if op.op != "append" or op.outcome == "fail" or id(op) not in self._anew:
-                    continue
-                # All attempts with one key are one append.
-                since = begun.setdefault(op.key, op.invoke_ns) if op.key else op.invoke_ns
-                for token in op.ids:
-                    one = strip_fields(token)
-                    if self.counts.count_appends(one) != 1:
-                        continue
-                    # Where older entries may be, one that was looked for before it was appended,
-                    # and was not there, is none of them.
-                    new = not moved and any(end < since and one not in seen for end, seen in looked)
-                    if whole or new:
-                        found[one] = (token, -1 if whole else since)
-        return found
 
     # From where on nothing is known
 
@@ -297,8 +256,6 @@ class _Sessions:
 
     def is_decided(self, op: TraceOperation) -> bool:
         """Return whether an operation (a read: its end) came before any unknown change."""
-        if op.every:
-            return True
         call = self._unknown.get(op.session)
         if call is None:
             return True
@@ -314,163 +271,166 @@ class _Sessions:
         before = sum(op.invoke_ns < call.invoke_ns for op in self.by_name[name])
         return [UnknownChange(name, call.verb, before)]
 
-    # How much is judged
+    # Entries that are only counted
 
     def is_judged(self, op: TraceOperation) -> bool:
         """Return whether an operation proves something, or could have."""
         if not self.is_decided(op):
             return False
         if op.op == "append" and op.outcome == "ok":
-            counted = id(op) in self._anew and op.invoke_ns > self._metadata.changes_known_since
-            return counted or all(strip_fields(token) in self._trusted for token in op.ids)
+            return id(op) in self._countable
         if op.op == "read" and op.outcome == "ok":
-            if self.is_whole(op.session):
-                return not op.turns or self.counts.has_only_turns(op.session)
-            trusted = op.session in self._partly_trusted
-            complete = op.limit is None and not op.turns
-            return trusted or (complete and bool(self._batches[op.session]))
+            if self.whole:
+                return not op.turns or self._only_turns
+            return op.limit is None and not op.turns and op.session in self._counted
         return True
 
-    def _appends_to_count(self, ops: list[TraceOperation]) -> list[TraceOperation]:
-        since = self._metadata.changes_known_since
-        return [
-            op
-            for op in ops
-            if op.op == "append" and id(op) in self._anew and op.invoke_ns > since
-            if self.is_decided(op)
-        ]
-
-    def find_absences_of(
+    def count(
         self, name: str, ops: list[TraceOperation], changes: list[Operation]
     ) -> Iterator[Anomaly]:
-        """Find missing acknowledged entries among those that the checker does not judge."""
-        batches = self._batches[name]
-        counted = {one for batch in batches for one in batch.ids if one not in self._trusted}
-        whole = self.is_whole(name)
-        metadata = self._metadata
-        if not counted or (not whole and metadata.ttl_s is not None and metadata.ends_unseen):
-            return
+        """Find entries that are missing, or there too often, among those that share a hash.
+
+        `changes` are what may have removed entries of the session, beside its own operations.
+        """
         removers = [op for op in ops if op.op in REMOVERS]
-        turns = whole and not removers and not changes and self.counts.has_only_turns(name)
+        undisturbed = self.whole and not removers and not changes
         reads = [
             op
             for op in ops
             if op.op == "read" and op.outcome == "ok" and isinstance(op.value, tuple)
-            if op.limit is None and op.snapshot is None and (turns or not op.turns)
+            if op.limit is None and op.snapshot is None
+            if not op.turns or (self._only_turns and undisturbed)
         ]
-        yield from find_absences(batches, reads, [*removers, *changes], counted)
-
-    # One operation
-
-    def add(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        """Add an operation to the history, as far as its entries are known."""
-        if op.every:
-            for name in self.by_name:
-                _add_operation(
-                    resolved, _to_operation(op, session=name, worker=f"{op.worker}*{name}"), op
-                )
+        if self.whole and name not in self._targets:
+            shared = {
+                one: events
+                for one, events in self._by_hash.items()
+                if len(events) > 1 and all(event.op.session == name for event in events)
+            }
+            yield from find_duplicates(shared, reads)
+        metadata = self._metadata
+        if not self.whole and metadata.ttl_s is not None and metadata.ends_unseen:
             return
-        match op.op:
-            case "append":
-                self._add_append(op, resolved)
-            case "read":
-                self._add_read(op, resolved)
-            case "pop":
-                self._add_pop(op, resolved)
-            case "trim":
-                self._add_trim(op, resolved)
-            case _:
-                _add_operation(resolved, _to_operation(op, **self._adjust_change(op)), op)
+        acknowledged = [
+            event
+            for event in self._appends
+            if event.op.session == name and event.sure and id(event.op) in self._countable
+            if (name, event.op.key) not in self._mixed_keys
+        ]
+        yield from find_absences(acknowledged, reads, [*removers, *changes], self._trusted.keys())
 
-    def _add_append(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        ids = tuple(one for one in map(strip_fields, op.ids) if one in self._trusted)
-        # A failed attempt whose entries came in by a later one says nothing.
-        if ids and self.counts.is_counted(op):
-            key = op.key if self.counts.is_key(op) else None
-            _add_operation(resolved, _to_operation(op, ids=ids, key=key), op)
+    # Entries that the checker judges
 
-    def _add_read(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        if not isinstance(op.value, tuple):
-            _add_operation(resolved, _to_operation(op), op)
-            return
-        if op.turns and not self.counts.has_only_turns(op.session):
-            return
-        seen = tuple(self._resolve_token(token, op) for token in op.value)
-        value = tuple(id_ for id_ in seen if id_ is not None)
-        limit = op.limit
-        if limit is not None and len(op.value) >= limit:
-            # What was left out counted for the limit.
-            limit = len(value)
-        _add_operation(resolved, _to_operation(op, value=value, limit=limit), op)
+    def resolve(self, ops: list[TraceOperation]) -> Iterator[Operation]:
+        """Yield the operations of a session, as far as their entries are known."""
+        for op in ops:
+            key = None if (op.session, op.key) in self._mixed_keys else op.key
+            if op.op == "append":
+                ids = tuple(one for one in map(strip_fields, op.ids) if one in self._trusted)
+                # A failed attempt says nothing: its entries may have come in by a later one.
+                if ids and op.outcome != "fail":
+                    yield to_operation(op, ids=ids, key=key)
+            elif op.op == "read" and isinstance(op.value, tuple):
+                if not op.turns or self._only_turns:
+                    yield self._resolve_read(op, op.value)
+            elif op.op == "pop" and isinstance(op.value, str):
+                if (popped := self._resolve_token(op.value, op)) is not None:
+                    yield to_operation(op, value=popped)
+            elif not self.is_exact(op):
+                # It may have taken anything and need not have taken anything.
+                yield to_operation(op, keep=0, outcome="info", key=None)
+            else:
+                key = None if op.outcome == "fail" else op.key
+                value = None if self._is_gone(op) else op.value
+                yield to_operation(op, key=key, value=value)
+
+    def _resolve_read(self, op: TraceOperation, seen: tuple[str, ...]) -> Operation:
+        entries = [self._resolve_token(token, op) for token in seen]
+        value = tuple(id_ for id_ in entries if id_ is not None)
+        # What was left out counted for the limit.
+        full = op.limit is not None and len(seen) >= op.limit
+        return to_operation(op, value=value, limit=len(value) if full else op.limit)
+
+    def _is_gone(self, op: TraceOperation) -> bool:
+        """Return whether a snapshot that was not found may have been deleted, or have expired."""
+        deleted = (op.session, op.snapshot) in self._deleted or op.session in self._forgotten
+        return op.value == NOT_FOUND and (deleted or self._metadata.ttl_s is not None)
+
+    def is_exact(self, op: TraceOperation) -> bool:
+        """Return whether the checker knows what an operation removes."""
+        return op.op != "trim" or (self._exact_trims and not op.unsure)
 
     def _resolve_token(self, token: str, op: TraceOperation) -> str | None:
         """Return the entry that a hash stands for; None if it is ambiguous."""
         one = strip_fields(token)
-        if self.may_show_older(op):
-            return None
         if one in self._trusted:
-            known, since = self._trusted[one]
-            if (op.complete_ns or 0) < since:
-                # It was not appended yet: this is an older entry of the same hash.
-                return None
-            return one if op.turns or _has_fields(known, token) else CORRUPTED + one
-        if (
-            self.counts.count_appends(one)
-            or not self.is_whole(op.session)
-            or op.session in self.targets
-        ):
-            return None
-        return one
-
-    def _add_pop(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        if isinstance(op.value, str):
-            seen = self._resolve_token(op.value, op)
-            if seen is not None:
-                _add_operation(resolved, _to_operation(op, value=seen), op)
-            return
-        _add_operation(resolved, _to_operation(op), op)
-
-    def _add_trim(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        # A fork brings what its source holds.
-        held = self.by_name if op.session in self.targets else (op.session,)
-        known = all(self.is_whole(name) and name not in self._partly for name in held)
-        exact = known and not op.unsure and self.counts.is_plain(op.session)
-        if exact:
-            _add_operation(resolved, _to_operation(op), op)
-            return
-        # It may have taken anything and need not have taken anything.
-        resolved.searchable = False
-        _add_operation(resolved, _to_operation(op, keep=0, outcome="info", key=None), op)
-
-    def _adjust_change(self, op: TraceOperation) -> dict[str, object]:
-        changes: dict[str, object] = {}
-        if op.key is not None and (op.outcome == "fail" or op.op in REMOVERS):
-            changes["key"] = op.key if op.outcome != "fail" else None
-        if op.op in ("rollback", "fork") and op.snapshot is not None and self._is_older(op):
-            # The name may have been taken before the trace, or been freed in a missing line.
-            changes["snapshot"] = f"?{op.snapshot}"
-            changes["value"] = None
-        if op.value == NOT_FOUND:
-            gone = (op.session, op.snapshot) in self._deleted or op.session in self._forgotten
-            if gone or self._metadata.ttl_s is not None:
-                changes["value"] = None
-        return changes
+            return one if op.turns or _has_fields(self._trusted[one], token) else CORRUPTED + one
+        return None if one in self._by_hash or op.session in self._targets else one
 
 
-def _is_import(call: OtherCall) -> bool:
-    return call.verb in ("add_entries", "import_")
+def _join_attempts(
+    appends: Iterable[TraceOperation],
+) -> tuple[list[Event], set[tuple[str, str | None]]]:
+    """Return each append once, and the keys that were used for two batches."""
+    events: list[Event] = []
+    keyed: dict[tuple[str, str | None], Event] = {}
+    mixed: set[tuple[str, str | None]] = set()
+    for op in appends:
+        if op.outcome == "fail":
+            continue
+        mark = (op.session, op.key)
+        known = keyed.get(mark)
+        if known is not None and known.op.ids == op.ids:
+            known.join(op)
+            continue
+        if known is not None:
+            mixed.add(mark)
+        events.append(Event(op))
+        if op.key is not None:
+            keyed.setdefault(mark, events[-1])
+    return events, mixed
 
 
 def _has_fields(stored: str, seen: str) -> bool:
     """Return whether every other field of an entry came back as it was."""
-    if FIELD not in stored:
-        return True
     return set(stored.split(FIELD)[1:]) <= set(seen.split(FIELD)[1:])
 
 
-def shift_times(line: _L, by_ns: int) -> _L:
-    """Return the line with its times shifted."""
-    end = line.complete_ns
-    return replace(
-        line, invoke_ns=line.invoke_ns + by_ns, complete_ns=None if end is None else end + by_ns
-    )
+def _find_expiries(
+    session: str, ops: list[TraceOperation], metadata: TraceMetadata
+) -> Iterator[Operation]:
+    """The windows in which a session's life ends: after each call that no other follows in time.
+
+    An append begins the time anew, or a read too, or nothing does, as the store promises. Where it
+    is not clear whether a call came in time, the life may have ended or not.
+    """
+    begins = ("append", "read") if metadata.ttl_refreshed_by == "read" else ("append",)
+    calls = [op for op in ops if op.op in begins and op.outcome != "fail"]
+    last = max((op.complete_ns or op.invoke_ns for op in ops), default=0)
+    ttl_s: float | None = None
+    for op, then in pairwise([*calls, None]):
+        assert op is not None
+        if op.op == "append":
+            ttl_s = metadata.ttl_s if op.ttl_s is None else op.ttl_s
+        if ttl_s is None:
+            continue
+        begin = op.invoke_ns + int(ttl_s * 1e9)
+        end = (op.complete_ns or last) + int((ttl_s + metadata.ttl_late_s) * 1e9)
+        sure = op.outcome == "ok"
+        if then is not None and metadata.ttl_refreshed_by != "nothing":
+            if then.complete_ns is not None and then.complete_ns < begin:
+                continue
+            sure = sure and then.invoke_ns > end
+        expiry = Operation(
+            worker="clock",
+            session=session,
+            op="expire",
+            invoke_ns=begin,
+            complete_ns=end if sure else None,
+            outcome="ok" if sure else "info",
+        )
+        yield expiry
+        if metadata.ttl_refreshed_by == "nothing":
+            # Which later append began a new life is not known: any may have ended since.
+            yield replace(expiry, complete_ns=None, outcome="info")
+            return

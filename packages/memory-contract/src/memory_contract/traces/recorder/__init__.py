@@ -27,7 +27,6 @@ from memory_contract.traces.recorder.proxy import (
     get_trace_writer,
 )
 from memory_contract.traces.recorder.trace_writer import (
-    BUFFERED_MAX,
     PART_BYTES_MAX,
     PARTS_MAX,
     TraceOptions,
@@ -54,7 +53,6 @@ def record(
     read_only: Collection[str] = (),
     part_bytes_max: int = PART_BYTES_MAX,
     parts_max: int = PARTS_MAX,
-    buffered_max: int = BUFFERED_MAX,
 ) -> Store:
     """Return the store with a line in a trace for every call: use it in place of the one given.
 
@@ -76,7 +74,6 @@ def record(
         header=TraceHeader(fresh=fresh, ttl_s=ttl_s, ttl_refreshed_by=ttl_refreshed_by),
         part_bytes_max=part_bytes_max,
         parts_max=parts_max,
-        buffered_max=buffered_max,
     )
     wrapped = _record_store(
         store,

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_contract.calls import is_not_found, outcome_of
-from memory_contract.history import NOT_FOUND, HistoryError
+from memory_contract.history import NOT_FOUND, HistoryError, build_record
 from memory_contract.traces.format import (
     CALL,
     OtherCall,
     TraceCall,
     TraceOperation,
-    build_line,
 )
-from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
+from memory_contract.traces.recorder.hasher import HashedMessage
 
 # Fields of a record that a line has in another form, or not at all.
-_CAPTURED: Final = frozenset({"messages", "seen", "changes"})
+_NOT_FIELDS: Final = frozenset({"messages", "changes"})
 
 
 class CallRecord:
@@ -29,7 +28,7 @@ class CallRecord:
 
     op: str
     session: str
-    messages: Sequence[CapturedMessage] = ()
+    messages: Sequence[HashedMessage] = ()
     limit: int | None = None
     keep: int | None = None
     snapshot: str | None = None
@@ -50,7 +49,7 @@ class CallRecord:
     outcome: str = "info"
     error: str = ""
     # What a read showed, what a pop took, or `NOT_FOUND` for a missing snapshot.
-    seen: list[CapturedMessage] | CapturedMessage | str | None = None
+    value: tuple[str, ...] | str | None = None
     position: int | None = None
 
     def __init__(self, op: str, session: str, **fields: Any) -> None:
@@ -65,40 +64,33 @@ class CallRecord:
         self.outcome = "fail" if self.op == "read" else outcome_of(error)
         self.error = type(error).__name__
         if self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
-            self.seen = NOT_FOUND
+            self.value = NOT_FOUND
 
     @property
     def weight(self) -> int:
-        """How much of the buffer it takes: the messages that it keeps alive, at least one."""
-        seen = len(self.seen) if isinstance(self.seen, list) else 0
-        return max(1, len(self.messages) + seen)
+        """How much of the buffer it takes: one for the call, and one for each message."""
+        return 1 + len(self.messages) + (len(self.value) if isinstance(self.value, tuple) else 0)
 
-    def to_line(self, hasher: Hasher) -> TraceCall:
+    def to_line(self) -> TraceCall:
         """Return the line of the trace. What a trace cannot hold is an `OtherCall`."""
         if self.op == CALL:
             return self._to_other_call(self.session, every=self.every, changes=self.changes)
         found = {
             name: value
             for name, value in vars(self).items()
-            if value is not None and name not in _CAPTURED
+            if value is not None and name not in _NOT_FIELDS
         }
         found.setdefault("complete_ns", None)
         found.setdefault("outcome", "info")
-        if self.messages:
-            messages = [hasher.to_hashed(message) for message in self.messages]
+        if messages := self.messages:
             found["ids"] = tuple(message.token for message in messages)
             found["sizes"] = tuple(message.size for message in messages)
             found["roles"] = tuple(message.role for message in messages)
             found["structured"] = any(message.structured for message in messages)
             if any(message.kept is not None for message in messages):
                 found["contents"] = tuple(message.kept for message in messages)
-        if isinstance(self.seen, list):
-            found["value"] = tuple(hasher.to_hashed(message).token for message in self.seen)
-        elif self.seen is not None:
-            seen = self.seen
-            found["value"] = seen if isinstance(seen, str) else hasher.to_hashed(seen).token
         try:
-            return build_line(TraceOperation, found)
+            return build_record(TraceOperation, found)
         except HistoryError:
             # A negative limit, a key that is no text, a snapshot without an id: a reader would
             # refuse the whole trace. If the store took it, it may have changed any session.
@@ -112,4 +104,4 @@ class CallRecord:
         }
         snapshot = self.snapshot if isinstance(self.snapshot, str) else None
         more = {"session": session, "snapshot": snapshot, "every": every, "changes": changes}
-        return build_line(OtherCall, found | more)
+        return build_record(OtherCall, found | more)

@@ -75,12 +75,6 @@ class HashedMessage:
     kept: Any = None
 
 
-# Most messages are a role and a text. Those cannot change later, so the writer hashes them in the
-# background; everything else is hashed at once.
-PlainMessage = tuple[str, str]
-CapturedMessage = PlainMessage | HashedMessage
-
-
 class Hasher:
     """Hashes messages with the key of one trace, as a policy says."""
 
@@ -96,23 +90,8 @@ class Hasher:
         found.update(text.encode("utf-8", "surrogatepass"))
         return found.hexdigest()
 
-    def capture(self, message: Mapping[str, Any]) -> CapturedMessage:
-        """Take what a trace needs from the fields of a message, before anybody can change it."""
-        role, content = message.get("role"), message.get("content")
-        plain = len(message) == 2 and type(role) is str and type(content) is str
-        if self._only_hashes and plain:
-            return str(role), str(content)
-        return self._hash_fields(message)
-
-    def to_hashed(self, captured: CapturedMessage) -> HashedMessage:
-        """Hash a captured message, unless it is hashed already."""
-        if isinstance(captured, HashedMessage):
-            return captured
-        role, content = captured
-        token = self.digest(f"{role}\0{content}")
-        return HashedMessage(token, len(content), role, structured=role == "system")
-
-    def _hash_fields(self, message: Mapping[str, Any]) -> HashedMessage:
+    def hash_message(self, message: Mapping[str, Any]) -> HashedMessage:
+        """Hash the fields of a message."""
         rest = {
             str(name): value
             for name, value in message.items()

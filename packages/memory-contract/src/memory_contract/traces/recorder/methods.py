@@ -13,7 +13,7 @@ from typing import Any, Final
 from memory_contract.targets.simple_messages import messages_from_list, messages_from_turns
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
-from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
+from memory_contract.traces.recorder.hasher import HashedMessage, Hasher
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class MethodSpec:
     batch: tuple[int, str] | None = None
     # Whether it may remove entries: no call of it may be missing from the trace.
     removes: bool = False
+    # Whether it closes the store.
+    closes: bool = False
 
 
 MethodSpecs = Mapping[str, MethodSpec]
@@ -52,15 +54,15 @@ def read_fields(message: Any) -> Mapping[str, Any]:
     return {"role": type(message).__name__, "content": repr(message)}
 
 
-def capture_messages(messages: Iterable[Any], hasher: Hasher) -> list[CapturedMessage]:
-    """Capture a list of messages."""
-    return [hasher.capture(read_fields(message)) for message in messages]
+def hash_messages(messages: Iterable[Any], hasher: Hasher) -> list[HashedMessage]:
+    """Hash a list of messages."""
+    return [hasher.hash_message(read_fields(message)) for message in messages]
 
 
-def capture_turn(human: Any, ai: Any, hasher: Hasher) -> list[CapturedMessage]:
-    """Capture the two texts of a turn."""
+def hash_turn(human: Any, ai: Any, hasher: Hasher) -> list[HashedMessage]:
+    """Hash the two texts of a turn."""
     turn = (("user", human), ("assistant", ai))
-    return [hasher.capture({"role": role, "content": text}) for role, text in turn]
+    return [hasher.hash_message({"role": role, "content": text}) for role, text in turn]
 
 
 # Results
@@ -68,20 +70,26 @@ def capture_turn(human: Any, ai: Any, hasher: Hasher) -> list[CapturedMessage]:
 
 def record_messages(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages that a read returned."""
-    record.seen = capture_messages(messages_from_list(answer) if answer is None else answer, hasher)
+    messages = () if answer is None else answer
+    record.value = tuple(message.token for message in hash_messages(messages, hasher))
+
+
+def record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    """Note the messages that a read of some class returned, in any form that the kit knows."""
+    record_messages(record, messages_from_list(answer), hasher)
 
 
 def record_turns(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages of the turns that a read returned."""
     found = [m for m in messages_from_turns(answer) if m.get("content") is not None]
-    record.seen = capture_messages(found, hasher)
+    record_messages(record, found, hasher)
 
 
 def record_popped(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the message that a pop removed."""
     if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
         answer = next(iter(answer), None)
-    record.seen = None if answer is None else hasher.capture(read_fields(answer))
+    record.value = None if answer is None else hasher.hash_message(read_fields(answer)).token
 
 
 def record_snapshot_id(record: CallRecord, answer: Any, _: Hasher) -> None:
@@ -99,7 +107,7 @@ def record_position(record: CallRecord, answer: Any, _: Hasher) -> None:
 
 def describe_append(
     session: str,
-    messages: Sequence[CapturedMessage],
+    messages: Sequence[HashedMessage],
     *,
     key: str | None = None,
     ttl_s: float | None = None,
@@ -156,7 +164,7 @@ def build_handle_methods(hasher: Hasher) -> MethodSpecs:
         ttl_s: float | None = None,
         **_: Any,
     ) -> CallRecord:
-        return describe_append(session, capture_messages(messages, hasher), key=key, ttl_s=ttl_s)
+        return describe_append(session, hash_messages(messages, hasher), key=key, ttl_s=ttl_s)
 
     def read(session: str, *, limit: int | None = None) -> CallRecord:
         return CallRecord("read", session, limit=limit)
@@ -190,10 +198,10 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     from memory_contract.targets.simple_stores import METHOD_NAMES, find_offers  # noqa: PLC0415
 
     def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> CallRecord:
-        return describe_append(session, capture_messages(messages, hasher))
+        return describe_append(session, hash_messages(messages, hasher))
 
     def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any, **__: Any) -> CallRecord:
-        return describe_append(session, capture_turn(human_msg, ai_msg, hasher))
+        return describe_append(session, hash_turn(human_msg, ai_msg, hasher))
 
     def read(session: str, *rest: Any, **options: Any) -> CallRecord:
         # A read of a part is not judged.
@@ -201,7 +209,7 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
 
     found: dict[str, MethodSpec] = {
         "add_messages": MethodSpec(add_messages, None, (1, "messages")),
-        "get_history": MethodSpec(read, _record_list),
+        "get_history": MethodSpec(read, record_list),
     }
     for letter in ("", "a"):
         found[f"{letter}save_context"] = MethodSpec(save_context)
@@ -215,10 +223,6 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
             elif what == "list":
                 found[offer.method] = MethodSpec(describe_store_call)
     return found
-
-
-def _record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
-    record.seen = capture_messages(messages_from_list(answer), hasher)
 
 
 def _describe_trim(parameter: str) -> Callable[..., CallRecord]:
@@ -247,11 +251,11 @@ def build_langchain_methods(session: str, hasher: Hasher) -> MethodSpecs:
 
     def add(messages: Any) -> CallRecord:
         batch = messages if isinstance(messages, Sequence) else [messages]
-        return describe_append(session, capture_messages(batch, hasher))
+        return describe_append(session, hash_messages(batch, hasher))
 
     def add_text(message: Any, *, role: str) -> CallRecord:
         text = message if isinstance(message, str) else getattr(message, "content", message)
-        return describe_append(session, [hasher.capture({"role": role, "content": text})])
+        return describe_append(session, [hasher.hash_message({"role": role, "content": text})])
 
     def read() -> CallRecord:
         return CallRecord("read", session)
@@ -273,7 +277,7 @@ def build_openai_methods(session: str, hasher: Hasher) -> MethodSpecs:
     """Build the table of a session of the OpenAI Agents SDK."""
 
     def add_items(items: Any) -> CallRecord:
-        return describe_append(session, capture_messages(items, hasher))
+        return describe_append(session, hash_messages(items, hasher))
 
     def get_items(limit: int | None = None) -> CallRecord:
         return CallRecord("read", session, limit=limit)

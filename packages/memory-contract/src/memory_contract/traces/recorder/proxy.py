@@ -21,15 +21,14 @@ import wrapt
 
 from memory_contract.traces.format import CALL, REMOVERS
 from memory_contract.traces.recorder.call_records import CallRecord
-from memory_contract.traces.recorder.methods import MethodSpec, MethodSpecs
+from memory_contract.traces.recorder.methods import MethodSpec, MethodSpecs, describe_store_call
 from memory_contract.traces.recorder.trace_writer import TraceWriter
 from memory_contract.traces.recorder.unknown_methods import (
     build_unknown_method,
     can_change,
-    find_session_parameters,
 )
 
-_CLOSERS: Final = ("close", "aclose")
+_CLOSE: Final = MethodSpec(describe_store_call, closes=True)
 
 
 class CallRecorder:
@@ -42,6 +41,8 @@ class CallRecorder:
 
     def begin(self, spec: MethodSpec, name: str, arguments: Any, options: Any) -> CallRecord | None:
         """Describe a call that is about to be made; None if that is not possible."""
+        if spec.closes:
+            return None
         try:
             record = spec.describe(*arguments, **options)
         except Exception:  # noqa: BLE001 -- wrong arguments are for the store to refuse
@@ -66,6 +67,8 @@ class CallRecorder:
 
     def complete(self, record: CallRecord | None, spec: MethodSpec, answer: Any) -> None:
         """Record a call that returned."""
+        if spec.closes:
+            self.leave()
         if record is None:
             return
         record.complete_ns = time.monotonic_ns()
@@ -77,8 +80,10 @@ class CallRecorder:
         except Exception:  # noqa: BLE001 -- a result of an unknown form
             self.writer.count_missing()
 
-    def fail(self, record: CallRecord | None, error: BaseException) -> None:
+    def fail(self, record: CallRecord | None, spec: MethodSpec, error: BaseException) -> None:
         """Record a call that raised."""
+        if spec.closes:
+            self.leave()
         if record is None:
             return
         try:
@@ -131,13 +136,11 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
         found = getattr(store, name)
         if spec is not None:
             wrapper = _wrap_call(recorder, spec, name, found)
-        elif name in _CLOSERS:
-            wrapper = _wrap_close(recorder, found)
+        elif name in ("close", "aclose"):
+            wrapper = _wrap_call(recorder, _CLOSE, name, found)
         elif can_change(name, found, self._self_read_only):
-            known = find_session_parameters(store)
-            wrapper = _wrap_call(
-                recorder, build_unknown_method(found, self._self_session, known), name, found
-            )
+            unknown = build_unknown_method(found, self._self_session)
+            wrapper = _wrap_call(recorder, unknown, name, found)
         else:
             return found
         self._self_wrappers[name] = wrapper
@@ -166,7 +169,7 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
         def apply() -> None:
             change(self.__wrapped__, *arguments)
 
-        spec = build_unknown_method(apply, self._self_session, ())
+        spec = build_unknown_method(apply, self._self_session)
         _wrap_call(self._self_recorder, spec, name, apply)()
 
     def __enter__(self) -> Any:
@@ -241,7 +244,7 @@ def _wrap_call(
         try:
             answer = await call()
         except BaseException as error:
-            recorder.fail(record, error)
+            recorder.fail(record, spec, error)
             raise
         recorder.complete(record, spec, answer)
         return answer
@@ -264,7 +267,7 @@ def _wrap_call(
         try:
             answer = method(*arguments, **options)
         except BaseException as error:
-            recorder.fail(record, error)
+            recorder.fail(record, spec, error)
             raise
         if hasattr(answer, "__await__"):
             return complete_later(record, lambda: answer)
@@ -284,25 +287,3 @@ def _list_batch(spec: MethodSpec, arguments: Any, options: Any) -> tuple[Any, An
     elif isinstance(options.get(name), Iterator):
         options = {**options, name: list(options[name])}
     return arguments, options
-
-
-def _wrap_close(recorder: CallRecorder, method: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(inspect.unwrap(method)):
-
-        @functools.wraps(method)
-        async def close_async(*arguments: Any, **options: Any) -> Any:
-            try:
-                return await method(*arguments, **options)
-            finally:
-                recorder.leave()
-
-        return close_async
-
-    @functools.wraps(method)
-    def close(*arguments: Any, **options: Any) -> Any:
-        try:
-            return method(*arguments, **options)
-        finally:
-            recorder.leave()
-
-    return close

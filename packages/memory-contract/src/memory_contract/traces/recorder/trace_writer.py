@@ -1,8 +1,9 @@
 """The writer of one process's part of a trace: a bounded buffer, a thread, files that rotate.
 
-A call costs the application one record in a list; hashing and writing happen in the background.
-What cannot be written is dropped and counted, and the trace says how much. Calls that may remove
-entries are written before they are made, so that no missing line hides who removed an entry.
+A call costs the application the hashes of its messages and one record in a list; lines are made and
+written in the background. What cannot be written is dropped and counted, and the trace says how
+much. Calls that may remove entries are written before they are made, so that no missing line hides
+who removed an entry.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -58,7 +58,6 @@ class TraceOptions:
     header: TraceHeader = field(default_factory=TraceHeader)
     part_bytes_max: int = PART_BYTES_MAX
     parts_max: int = PARTS_MAX
-    buffered_max: int = BUFFERED_MAX
 
 
 class TraceWriter:
@@ -75,9 +74,8 @@ class TraceWriter:
         self._reset()
 
     def _reset(self) -> None:
-        """Start as in a new process: an empty buffer, no file, no thread."""
         self._records: list[CallRecord] = []
-        self._weight = 0
+        self._buffered = 0
         self._lock = threading.Lock()
         self._file_lock = threading.RLock()
         self._has_records = threading.Event()
@@ -102,11 +100,11 @@ class TraceWriter:
         """Take a record; where the buffer is full, drop and count it."""
         weight = record.weight
         with self._lock:
-            if self._weight + weight > self.options.buffered_max:
+            if self._buffered + weight > BUFFERED_MAX:
                 self._missing += 1
             else:
                 self._records.append(record)
-                self._weight += weight
+                self._buffered += weight
         if not self._has_records.is_set():
             self._wake()
 
@@ -119,9 +117,7 @@ class TraceWriter:
     def announce(self, record: CallRecord) -> None:
         """Write a record before its call is made: a kill must not hide that it may have been."""
         with self._file_lock:
-            written = self.written
-            self._write([record])
-            if self.written == written:
+            if not self._write([record]):
                 with self._lock:
                     self._missing_changes += 1
 
@@ -177,7 +173,7 @@ class TraceWriter:
         """Write all records so far."""
         with self._file_lock:
             with self._lock:
-                records, self._records, self._weight = self._records, [], 0
+                records, self._records, self._buffered = self._records, [], 0
             self._write(records)
 
     def close(self) -> None:
@@ -201,26 +197,24 @@ class TraceWriter:
             os.close(self._file)
         self._reset()
 
-    def _write(self, records: Sequence[CallRecord]) -> None:
-        """Write records; failures are counted and never raised."""
-        missing = changes = 0
+    def _write(self, records: list[CallRecord]) -> bool:
+        """Write records; return False, and count them, if that failed. Nothing is raised."""
+        with self._lock:
+            missing, self._missing = self._missing, 0
+            changes, self._missing_changes = self._missing_changes, 0
         try:
             self._open_part()
-            lines: list[str] = []
+            lines = []
             for record in records:
                 try:
-                    lines.append(format_line(record.to_line(self.hasher)) + "\n")
+                    lines.append(format_line(record.to_line()))
                 except Exception:  # noqa: BLE001 -- one strange call must not cost the others
-                    self.count_missing()
+                    missing += 1
             written = len(lines)
-            with self._lock:
-                missing, self._missing = self._missing, 0
-                changes, self._missing_changes = self._missing_changes, 0
             if missing or changes:
                 dropped = DroppedLines(dropped=max(missing, changes), changes=changes)
-                lines.append(format_line(dropped) + "\n")
-            if lines:
-                self._append("".join(lines))
+                lines.append(format_line(dropped))
+            self._append(*lines)
             self.written += written
             self.dropped += missing
             self._warn(missing, "the trace could not keep up")
@@ -231,10 +225,12 @@ class TraceWriter:
                 self._missing += missing + len(records)
                 self._missing_changes += changes
             self._warn(len(records), str(error))
+            return False
+        return written == len(records)
 
-    def _append(self, text: str) -> None:
+    def _append(self, *lines: str) -> None:
         assert self._file is not None
-        data = text.encode("ascii")
+        data = "".join(f"{line}\n" for line in lines).encode("ascii")
         try:
             written = os.write(self._file, data)
         except OSError:
@@ -269,7 +265,7 @@ class TraceWriter:
             continued=self._removed_parts,
         )
         try:
-            self._append(format_line(header) + "\n")
+            self._append(format_line(header))
         except OSError:
             # Lines without a header would be judged as complete.
             os.close(self._file)
@@ -282,12 +278,12 @@ class TraceWriter:
         assert self._file is not None
         # Without its last line, a part counts as that of a killed process.
         with contextlib.suppress(OSError):
-            self._append(format_line(TraceEnd(closed=self.written)) + "\n")
+            self._append(format_line(TraceEnd(closed=self.written)))
         os.close(self._file)
         self._file = None
 
     def _rotate(self) -> None:
-        """End this file; the next record begins a new one. Remove the oldest ones."""
+        """End this file; the next line begins a new one. Remove the oldest ones."""
         self._end_part()
         while len(self._parts) >= max(1, self.options.parts_max):
             self._removed_parts = True

@@ -31,12 +31,6 @@ _CHANGES: Final = frozenset(
 )
 # Methods that frameworks give to every object.
 _HARMLESS: Final = frozenset({"model_dump", "model_dump_json", "dict", "json"})
-# Names of a parameter that holds a session.
-_SESSION: Final = ("session_id", "session")
-# Parameters by which a call may be about a second session.
-_SECOND: Final = frozenset(
-    {"source", "src", "target", "dest", "destination", "dst", "into", "other", "to", "from_"}
-)
 
 
 def can_change(name: str, found: Any, read_only: Collection[str]) -> bool:
@@ -51,45 +45,31 @@ def can_change(name: str, found: Any, read_only: Collection[str]) -> bool:
     return not reads or not _CHANGES.isdisjoint(rest)
 
 
-def build_unknown_method(
-    method: Callable[..., Any], session: str | None, known: Collection[str]
-) -> MethodSpec:
+def build_unknown_method(method: Callable[..., Any], session: str | None) -> MethodSpec:
     """Describe a method that may change a session.
 
-    `session` is the one that the whole object stands for, if it does; `known` are the names of the
-    parameter with which the store's other methods take a session.
+    `session` is the one that the whole object stands for, if it does.
     """
-    try:
-        signature = inspect.signature(method)
-    except (TypeError, ValueError):
-        signature = None
-    names = list(signature.parameters) if signature is not None else []
-    ours = [name for name in names if name in known or name in _SESSION]
-    seconds = [name for name in names if name in _SECOND or "session" in name.lower()]
-    second = bool({*ours, *seconds} - set(ours[:1]))
 
     def describe(*arguments: Any, **options: Any) -> CallRecord:
-        found = session
-        if found is None and len(ours) == 1 and not second and signature is not None:
-            try:
-                found = signature.bind(*arguments, **options).arguments.get(ours[0])
-            except TypeError:
-                found = None
-        if isinstance(found, str):
-            return CallRecord(CALL, found, changes=True)
-        return CallRecord(CALL, "", every=True, changes=True)
+        found = session if session is not None else _find_session(method, arguments, options)
+        if found is None:
+            return CallRecord(CALL, "", every=True, changes=True)
+        return CallRecord(CALL, found, changes=True)
 
     return MethodSpec(describe)
 
 
-def find_session_parameters(store: Any) -> frozenset[str]:
-    """Return the names that the known methods of a store give to their session parameter."""
-    found = set()
-    for name in ("add_messages", "save_context", "append"):
-        method = getattr(type(store), name, None)
-        try:
-            parameters = list(inspect.signature(method).parameters) if method else []
-        except (TypeError, ValueError):
-            continue
-        found.update(parameters[1:2])
-    return frozenset(found)
+def _find_session(
+    method: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+) -> str | None:
+    """Find the only session that a call can be about; None if it may be about others too."""
+    try:
+        given = inspect.signature(method).bind(*arguments, **options).arguments
+    except (TypeError, ValueError):
+        return None
+    named = [value for name, value in given.items() if "session" in name.lower()]
+    # Anything but numbers and flags may name another session: `merge(session_id, into)`.
+    others = [value for name, value in given.items() if "session" not in name.lower()]
+    alone = all(value is None or isinstance(value, int | float) for value in others)
+    return named[0] if len(named) == 1 and isinstance(named[0], str) and alone else None

@@ -24,15 +24,13 @@ from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.traces.diagnosis import explain_trace, judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
-from memory_contract.traces.diagnosis.trace_sorter import TraceSorter
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceReader
 from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host import CallHungError
 from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
 from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
-from memory_contract.traces.replay.overlaps import count_overlaps
 from memory_contract.traces.replay.plan import ReplayPlan, build_plan
-from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict
+from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict, count_overlaps
 from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 from memory_contract.workers.threads import many_switches
@@ -64,15 +62,15 @@ Progress = Callable[[int, int], None]
 
 def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
     """Load a trace that is small enough to be replayed, and what it proves."""
-    ordered = TraceSorter(path)
-    if session is None and ordered.operations > OPERATIONS_MAX:
+    reader = TraceReader(path)
+    if session is None and reader.operations > OPERATIONS_MAX:
         raise HistoryError(
-            f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
+            f"{reader.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
             " name one session, or have `memory-contract explain` write the smallest part that"
             " fails"
         )
     lines: dict[int, TraceCall] = {}
-    for group in ordered.read_groups():
+    for group in reader.read_groups():
         for line in group:
             if session is None or line.every or line.session == session:
                 lines[id(line)] = line
@@ -82,7 +80,10 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
         raise HistoryError(f"{path} holds no operation{where}")
     explanation = explain_trace(path, session=session)
     return LoadedTrace(
-        lines=tuple(lines.values()), metadata=ordered.metadata, names=explanation.names
+        lines=tuple(lines.values()),
+        metadata=reader.metadata,
+        names=explanation.names,
+        stories=explanation.stories,
     )
 
 
@@ -215,7 +216,7 @@ def _run_once(
 def _find_obstacle(plan: ReplayPlan) -> str:
     if plan.lacking:
         return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
-    moments = [step.invoke_ns for step in plan.steps]
+    moments = [step.line.invoke_ns for step in plan.steps]
     if plan.expiring and (max(moments) - min(moments)) / 1e9 / plan.speed > RUN_S_MAX:
         return f"its sessions expire, and it would take over {RUN_S_MAX:.0f} s to wait for that"
     return "" if plan.steps else "the trace holds nothing that can be done again"
@@ -242,11 +243,9 @@ def _run_plan(
 def build_metadata(adapter: Adapter) -> TraceMetadata:
     """Build the metadata of a replay's own lines: none is missing."""
     return TraceMetadata(
-        headers=1,
         own_ids=False,
         ttl_late_s=adapter.ttl_s_late,
         ttl_refreshed_by=adapter.ttl_refreshed_by,
-        contents="hashed",
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -24,10 +24,11 @@ from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calls import format_error
 from memory_contract.handles import close, open_handle, to_coroutine
 from memory_contract.stacks import read_stacks
+from memory_contract.timeouts import start_thread
 from memory_contract.traces.format import TraceCall
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import Hasher, Policy
-from memory_contract.traces.recorder.methods import MethodSpecs, build_handle_methods
+from memory_contract.traces.recorder.methods import build_handle_methods
 from memory_contract.workers.pool import StoreRaised
 
 # A bound on what hangs, not on what is slow.
@@ -46,11 +47,10 @@ class CallRequest:
     lane: str
     method: str
     session: str
+    # What follows the session.
     arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     start_ns: int = 0
-    # By when it was asked for: a call that is never heard of again began no earlier.
-    asked_ns: int = field(default_factory=time.monotonic_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,28 +71,32 @@ class CallHungError(Exception):
         self.stacks = read_stacks()
 
 
+@dataclass(slots=True)
+class _Lane:
+    """A worker: the handle that it calls, and its latest call."""
+
+    owner: str
+    answer: futures.Future[CallResult] | None = None
+    thread: threading.Thread | None = None
+    task: asyncio.Task[Any] | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class ReplayHost:
     """Open handles, and the workers (lanes) that call them. It is pickled before it is used."""
 
     def __init__(
-        self,
-        adapter: Adapter,
-        workspace: Path,
-        flavour: Flavour,
-        *,
-        key: bytes,
-        shared: bool,
-        preempted: bool = False,
+        self, adapter: Adapter, workspace: Path, flavour: Flavour, *, key: bytes, preempted: bool
     ) -> None:
         self._adapter = adapter
         self._workspace = workspace
         self._flavour = flavour
         self._key = key
-        # Whether the lanes of a group call one handle.
-        self._shared = shared
         # Whether threads are made to give way in the middle of a call. They may at any time, but
         # calls of a store in memory are over before they do.
         self._preempted = preempted
+        # Whether the lanes of a group call one handle.
+        self._shared = flavour == "async" or adapter.thread_safe or adapter.reach == "handle"
 
     def install(self) -> None:
         """Start, in the process that makes the calls."""
@@ -115,41 +119,44 @@ class ReplayHost:
                 )
             except Exception as error:
                 raise StoreRaised(format_error(error)) from error
-        # A lane of the trace may have the name of ours: where its handle stays, so does its thread.
-        if lane not in self._lanes:
-            self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
+        self._lanes.setdefault(lane, _Lane(owner))
 
-    def start(self, request: CallRequest) -> None:
-        """Start a call; `finish` waits for it."""
+    def start(self, request: CallRequest) -> TraceCall:
+        """Start a call; `finish` waits for it. Return its line if it is never heard of again."""
         lane = self._lanes[request.lane]
-        handle = self._handles[lane.owner]
+        method = getattr(self._handles[lane.owner], request.method)
+        spec = self._methods[request.method]
+        record = spec.describe(request.session, *request.arguments, **request.options)
+        record.worker, record.verb = request.lane, request.method
+        record.invoke_ns = time.monotonic_ns()
+        announced = record.to_line()
         if self._loop is not None:
-            lane.answer = self._loop.submit(self._call_async(handle, request))
+            lane.begun.clear()
+            lane.answer = self._loop.submit(self._call_async(lane, method, request, record))
         else:
-            assert lane.thread is not None
-            lane.answer = lane.thread.submit(lambda: self._call(handle, request))
+            call = partial(self._call, method, request, record)
+            lane.thread, lane.answer = start_thread(call, THREADS)
+        return announced
 
     def finish(self, lane: str) -> CallResult:
         """Wait for the call of a lane and return its result."""
         answer = self._lanes[lane].answer
         assert answer is not None
-        try:
-            return answer.result(ANSWER_S_MAX)
-        except futures.TimeoutError as error:
-            raise CallHungError(f"a call did not come back within {ANSWER_S_MAX:.0f} s") from error
+        futures.wait([answer], ANSWER_S_MAX)
+        if not answer.done():
+            raise CallHungError(f"a call did not come back within {ANSWER_S_MAX:.0f} s")
+        return answer.result()
 
-    def cancel(self, lane: str) -> None:
-        """Cancel the call of a lane, where it is a task."""
-        answer = self._lanes[lane].answer
-        if answer is not None and self._loop is not None:
-            answer.cancel()
+    def cancel(self, lane: str, after_s: float) -> None:
+        """Cancel the call of a lane, where it is a task, so long after it began."""
+        if self._loop is not None:
+            self._loop.submit(_cancel_task(self._lanes[lane], after_s))
 
     def leave(self, lane: str) -> None:
         """End a lane; the last one of a handle closes the handle."""
         gone = self._lanes.pop(lane)
-        if gone.thread is not None:
-            hangs = gone.answer is not None and not gone.answer.done()
-            gone.thread.end(wait_s=0.0 if hangs else ANSWER_S_MAX)
+        if gone.thread is not None and gone.answer is not None and gone.answer.done():
+            gone.thread.join(ANSWER_S_MAX)
         if all(each.owner != gone.owner for each in self._lanes.values()):
             # How a store ends is for the cases to judge.
             with contextlib.suppress(Exception):
@@ -164,10 +171,8 @@ class ReplayHost:
 
     # One call
 
-    def _call(self, handle: Any, request: CallRequest) -> CallResult:
+    def _call(self, method: Any, request: CallRequest, record: CallRecord) -> CallResult:
         time.sleep(max(0.0, (request.start_ns - time.monotonic_ns()) / 1e9))
-        record = describe_call(request, self._methods)
-        method = getattr(handle, request.method)
         raced = self._preempted and request.start_ns
         pause = _pause_once(request) if raced else contextlib.nullcontext()
         record.invoke_ns = time.monotonic_ns()
@@ -178,10 +183,12 @@ class ReplayHost:
             return self._fail(record, error)
         return self._complete(record, answer)
 
-    async def _call_async(self, handle: Any, request: CallRequest) -> CallResult:
+    async def _call_async(
+        self, lane: _Lane, method: Any, request: CallRequest, record: CallRecord
+    ) -> CallResult:
         await asyncio.sleep(max(0.0, (request.start_ns - time.monotonic_ns()) / 1e9))
-        record = describe_call(request, self._methods)
-        method = getattr(handle, request.method)
+        lane.task = asyncio.current_task()
+        lane.begun.set()
         record.invoke_ns = time.monotonic_ns()
         try:
             answer = method(request.session, *request.arguments, **request.options)
@@ -193,7 +200,7 @@ class ReplayHost:
 
     def _fail(self, record: CallRecord, error: BaseException) -> CallResult:
         record.set_error(error)
-        return CallResult(line=record.to_line(self._hasher), raised=format_error(error))
+        return CallResult(line=record.to_line(), raised=format_error(error))
 
     def _complete(self, record: CallRecord, answer: Any) -> CallResult:
         record.complete_ns = time.monotonic_ns()
@@ -202,16 +209,16 @@ class ReplayHost:
         if read_result is not None:
             read_result(record, answer, self._hasher)
         snapshot = answer if record.verb == "snapshot" else None
-        return CallResult(line=record.to_line(self._hasher), snapshot=snapshot)
+        return CallResult(line=record.to_line(), snapshot=snapshot)
 
 
-def describe_call(request: CallRequest, methods: MethodSpecs) -> CallRecord:
-    """Describe a call as the recorder does."""
-    record = methods[request.method].describe(
-        request.session, *request.arguments, **request.options
-    )
-    record.worker, record.verb, record.invoke_ns = request.lane, request.method, request.asked_ns
-    return record
+async def _cancel_task(lane: _Lane, after_s: float) -> None:
+    answer = lane.answer
+    await lane.begun.wait()
+    await asyncio.sleep(after_s)
+    # The lane may have gone on to its next call.
+    if lane.task is not None and lane.answer is answer:
+        lane.task.cancel()
 
 
 @contextlib.contextmanager
@@ -234,47 +241,19 @@ def _pause_once(request: CallRequest) -> Iterator[None]:
         sys.setprofile(before)
 
 
-@dataclass(slots=True)
-class _Lane:
-    owner: str
-    thread: _Thread | None
-    answer: futures.Future[CallResult] | None = None
-
-
-class _Thread:
-    """A thread that makes one call after the other."""
-
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
-        self._thread.start()
-
-    def submit(self, job: Callable[[], CallResult]) -> futures.Future[CallResult]:
-        done: futures.Future[CallResult] = futures.Future()
-        self._jobs.put((job, done))
-        return done
-
-    def end(self, wait_s: float) -> None:
-        """End the thread; one that hangs ends with its call."""
-        self._jobs.put(None)
-        self._thread.join(wait_s)
-
-    def _run(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            job, done = item
-            try:
-                done.set_result(job())
-            except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
-                done.set_exception(error)
-
-
 class _LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=THREADS, daemon=True)
-        self._thread.start()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._stopped = asyncio.Event()
+        self._thread, _ = start_thread(self._run, THREADS)
+
+    def _run(self) -> None:
+        # What still runs is cancelled at the end.
+        with self._runner:
+            self._runner.run(to_coroutine(self._stopped.wait()))
 
     def submit(self, coroutine: Any) -> futures.Future[Any]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -285,17 +264,5 @@ class _LoopThread:
         return answer
 
     def end(self) -> None:
-        with contextlib.suppress(Exception):
-            self.settle(_cancel_rest())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(ANSWER_S_MAX)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
-async def _cancel_rest() -> None:
-    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -11,22 +11,14 @@ from typing import Any, Final
 from memory_contract.adapter import Adapter, Flavour
 from memory_contract.runner import StoreUnderTest
 from memory_contract.traces.format import WorkerKind
-from memory_contract.traces.recorder.hasher import Hasher, Policy
-from memory_contract.traces.recorder.methods import build_handle_methods
-from memory_contract.traces.replay.host import (
-    ANSWER_S_MAX,
-    CallRequest,
-    CallResult,
-    ReplayHost,
-    describe_call,
-)
+from memory_contract.traces.replay.host import ANSWER_S_MAX, ReplayHost
 from memory_contract.traces.replay.lost_replies import LostReplies
 from memory_contract.traces.replay.plan import ReplayStep, has_tasks, list_processes
 from memory_contract.workers.pool import Worker, WorkerPool
 
 # Calls of other processes begin together at a moment by which all have been told.
 TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
-TELLING_NS: Final = {"processes": 200_000, "threads": 20_000, "tasks": 20_000}
+TELLING_NS: Final = {"processes": 500_000, "threads": 200_000, "tasks": 100_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +97,20 @@ class HostPool:
         self._hosts[where].call("open", lane, group, self.replies.server_of(group))
         self._lanes[lane] = where
 
-    def start(self, request: CallRequest) -> None:
-        """Start a call on an open lane; `finish` waits for it."""
-        self._hosts[self._lanes[request.lane]].call("start", request)
-
-    def finish(self, lane: str) -> CallResult:
-        """Wait for the call of a lane."""
-        result: CallResult = self._hosts[self._lanes[lane]].call("finish", lane)
-        return result
-
-    def cancel(self, lane: str) -> None:
-        """Cancel the call of a lane, where it is a task."""
-        self._hosts[self._lanes[lane]].call("cancel", lane)
+    def call(self, lane: str, method: str, *arguments: Any) -> Any:
+        """Call a method of the host of an open lane."""
+        return self._hosts[self._lanes[lane]].call(method, *arguments)
 
     def group_of(self, group: str) -> str:
         """Return which group shares a handle; everybody does where a store has only one."""
         return "" if self._adapter.reach == "handle" else group
 
     def _create(self, *, remote: bool) -> _Host:
-        ours = self.way.flavour
-        shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
         host = ReplayHost(
             self._adapter,
             self._workspace,
-            ours,
+            self.way.flavour,
             key=self._key,
-            shared=shared,
             preempted=self.way.workers == "threads",
         )
         if remote:
@@ -173,14 +153,6 @@ class HostPool:
         """Choose a moment to start so many calls: by then all hosts have received theirs."""
         ahead = TOLD_NS[self.way.workers] + calls * TELLING_NS[self.way.workers]
         return time.monotonic_ns() + ahead if calls > 1 else 0
-
-    def describe_lost(self, request: CallRequest) -> CallResult:
-        """Return the result of a call whose process was killed: its outcome is unknown."""
-        hasher = Hasher(Policy(), self._key)
-        record = describe_call(request, build_handle_methods(hasher))
-        if record.op == "snapshot":
-            record.snapshot = f"lost-{request.asked_ns}"
-        return CallResult(line=record.to_line(hasher))
 
     def end(self) -> None:
         """Close everything."""

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
 from memory_contract.traces.diagnosis.history_builder import merge_announced
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
+from memory_contract.traces.replay.host import CallRequest
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
@@ -32,24 +33,13 @@ TTL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStep:
-    """One call: its worker, its handle, and what the trace says about it."""
+    """One call to make, and what the trace says about it."""
 
     number: int
-    lane: str
     # Whoever shares a handle: a process and a store in it.
     group: str
-    op: str
-    session: str
-    messages: tuple[Message, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-    keep: int | None = None
-    snapshot: str | None = None
-    target: str | None = None
-    # When it was made and when it came back, as the trace has it; None if it never did.
-    invoke_ns: int = 0
-    complete_ns: int | None = None
-    outcome: str = "ok"
-    error: str = ""
+    call: CallRequest
+    line: TraceOperation
     # Whether a read showed more of what it appended than anybody had appended.
     doubled: bool = False
 
@@ -71,8 +61,8 @@ class ReplayPlan:
     @property
     def sessions(self) -> list[str]:
         """All sessions that are written to."""
-        written = [s.session for s in self.steps if s.op == "append"]
-        written += [s.target for s in self.steps if s.op == "fork" and s.target is not None]
+        written = [step.call.session for step in self.steps if step.line.op == "append"]
+        written += [step.line.target or "" for step in self.steps if step.line.op == "fork"]
         return list(dict.fromkeys(written))
 
 
@@ -103,10 +93,17 @@ def build_plan(
         if op.op == "trim" and op.unsure:
             skipped += 1
             continue
-        for name in names:
-            step = _build_step(op, name, adapter, plan, seed)
-            twice = op.op == "append" and not doubled.isdisjoint(map(strip_fields, op.ids))
-            plan.steps.append(replace(step, doubled=True) if twice else step)
+        found = _WORKER.fullmatch(op.worker)
+        plan.steps += [
+            ReplayStep(
+                number=number,
+                group=found["group"] if found else op.worker,
+                call=_build_call(op, name, adapter, plan.speed, seed),
+                line=op,
+                doubled=not doubled.isdisjoint(map(strip_fields, op.ids)),
+            )
+            for number, name in enumerate(names, start=len(plan.steps))
+        ]
     if skipped:
         plan.notes.append(f"{skipped} trims whose extent is not in the trace were left out")
     return plan
@@ -141,45 +138,39 @@ def _rename_unsafe_sessions(
     ]
 
 
-def _build_step(
-    op: TraceOperation, session: str, adapter: Adapter, plan: ReplayPlan, seed: int
-) -> ReplayStep:
-    found = _WORKER.fullmatch(op.worker)
+def _build_call(
+    op: TraceOperation, session: str, adapter: Adapter, speed: float, seed: int
+) -> CallRequest:
+    """Build the call that repeats an operation; the scheduler adds where a rollback goes to."""
+    arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = {}
     capabilities = adapter.capabilities
-    if op.op == "append" and op.key is not None and "keys" in capabilities:
-        options["key"] = op.key
-    if op.op == "append" and op.ttl_s is not None and "ttl" in capabilities:
-        options["ttl_s"] = op.ttl_s / plan.speed
-    if op.op == "read" and op.limit is not None and "limit" in capabilities:
+    if op.op == "append":
+        arguments = (_build_messages(op, adapter, seed),)
+        if op.key is not None and "keys" in capabilities:
+            options["key"] = op.key
+        if op.ttl_s is not None and "ttl" in capabilities:
+            options["ttl_s"] = op.ttl_s / speed
+    elif op.op == "read" and op.limit is not None and "limit" in capabilities:
         options["limit"] = op.limit
-    return ReplayStep(
-        number=len(plan.steps),
-        lane=op.worker,
-        group=found["group"] if found else op.worker,
-        op=op.op,
-        session=session,
-        messages=_build_messages(op, adapter, seed) if op.op == "append" else (),
-        options=options,
-        keep=op.keep,
-        snapshot=op.snapshot,
-        target=op.target,
-        invoke_ns=op.invoke_ns,
-        complete_ns=op.complete_ns,
-        outcome=op.outcome,
-        error=op.error,
+    elif op.op == "trim":
+        arguments = (op.keep or 0,)
+    elif op.op == "fork":
+        arguments = (op.target,)
+    return CallRequest(
+        lane=op.worker, method=op.op, session=session, arguments=arguments, options=options
     )
 
 
 def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
     """Return the processes that occur in a trace."""
-    found = [_WORKER.fullmatch(step.lane) for step in steps]
+    found = [_WORKER.fullmatch(step.line.worker) for step in steps]
     return {each["pid"] for each in found if each is not None}
 
 
 def has_tasks(steps: Sequence[ReplayStep]) -> bool:
     """Return whether tasks of an event loop made some of the calls."""
-    found = [_WORKER.fullmatch(step.lane) for step in steps]
+    found = [_WORKER.fullmatch(step.line.worker) for step in steps]
     return any(each is not None and each["kind"] == "a" for each in found)
 
 
@@ -221,20 +212,17 @@ def _set_speed(
     plan.expiring = {op.session for op in operations if op.ttl_s is not None}
 
 
-def _build_messages(op: TraceOperation, adapter: Adapter, seed: int) -> tuple[Message, ...]:
+def _build_messages(op: TraceOperation, adapter: Adapter, seed: int) -> list[Message]:
     """Make up the messages of an append; a store of turns is told a turn for each message."""
     made = [_build_message(op, place, adapter, seed) for place in range(len(op.ids))]
     turns = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
     if turns or not adapter.pairs:
-        return tuple(made)
-    return tuple(
-        each
+        return made
+    return [
+        {"role": role, "content": f"{prefix}{message['content']}"}
         for message in made
-        for each in (
-            {"role": "user", "content": message["content"]},
-            {"role": "assistant", "content": f"to {message['content']}"},
-        )
-    )
+        for role, prefix in (("user", ""), ("assistant", "to "))
+    ]
 
 
 def _build_message(op: TraceOperation, place: int, adapter: Adapter, seed: int) -> Message:

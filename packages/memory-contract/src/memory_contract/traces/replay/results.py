@@ -1,18 +1,21 @@
-"""The result of a replay, and its text."""
+"""The result of a replay, its text, and how many overlaps of the trace it kept."""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from memory_contract.history import Operation
 from memory_contract.report.text import counted, visible
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
-from memory_contract.traces.diagnosis import Explanation
+from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host_pool import WorkerMode
-from memory_contract.traces.replay.overlaps import Overlaps
+from memory_contract.traces.replay.plan import ReplayStep
 
 ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
 EXIT_ERROR: Final = 4
@@ -32,6 +35,23 @@ _MEANING: Final[dict[ReplayVerdict, str]] = {
 }
 
 
+# Pairs grow with the square of what is open at once.
+PAIRS_MAX: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """Pairs of operations of two workers, in the trace and again in a replay."""
+
+    recorded: int = 0
+    kept: int = 0
+
+    @property
+    def share(self) -> float:
+        """How much of the pattern was kept."""
+        return self.kept / self.recorded if self.recorded else 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedTrace:
     """A trace in memory, with what it proves."""
@@ -40,6 +60,7 @@ class LoadedTrace:
     metadata: TraceMetadata
     # The names of the anomalies that it shows.
     names: frozenset[str] = frozenset()
+    stories: tuple[AnomalyStory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +129,31 @@ def _describe_run(found: Replay) -> list[str]:
             f" ({overlaps.share:.0%})"
         )
     return lines
+
+
+def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation]) -> Overlaps:
+    """Compare a trace with what became of it."""
+    recorded = kept = 0
+    open_: list[tuple[int, int, ReplayStep]] = []
+    for step in sorted(steps, key=lambda each: each.line.invoke_ns):
+        while open_ and open_[0][0] < step.line.invoke_ns:
+            heapq.heappop(open_)
+        for _, _, other in open_:
+            if other.call.lane == step.call.lane:
+                continue
+            recorded += 1
+            one, two = replayed.get(other.number), replayed.get(step.number)
+            kept += one is not None and two is not None and _overlap(one, two)
+            if recorded >= PAIRS_MAX:
+                return Overlaps(recorded, kept)
+        # One that never came back overlaps nothing for certain but what was open with it.
+        end = step.line.invoke_ns if step.line.complete_ns is None else step.line.complete_ns
+        heapq.heappush(open_, (end, step.number, step))
+    return Overlaps(recorded, kept)
+
+
+def _overlap(one: Operation, two: Operation) -> bool:
+    ends = (one.complete_ns, two.complete_ns)
+    return (ends[0] is None or two.invoke_ns <= ends[0]) and (
+        ends[1] is None or one.invoke_ns <= ends[1]
+    )

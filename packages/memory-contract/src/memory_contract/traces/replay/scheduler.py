@@ -28,8 +28,9 @@ ReplayFault = Literal["kill", "cancel", "lost reply"]
 JITTERS_NS: Final = (1, 1, 50_000, 300_000, 1_500_000)
 # Of the time that passed between two calls on a session that expires, what is too short to matter.
 PAUSE_S_MIN: Final = 0.01
-# How long after a call was begun its process is killed, at most, when a pattern is tried again.
-KILL_S_MAX: Final = 0.002
+# How long after a call was begun it is cancelled, or its process killed, at most, when a pattern is
+# tried again.
+STRIKE_S_MAX: Final = 0.002
 SETUP: Final = "before"
 FINAL: Final = "final"
 
@@ -62,16 +63,15 @@ class Scheduler:
         self._level = level
         self._jitter = jitter
         self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
-        self._names: dict[str, Any] = {}
-        self._open: dict[str, ReplayStep] = {}
-        self._requests: dict[str, CallRequest] = {}
-        self._left: dict[str, int] = {}
+        # The store's ids of the snapshots of the trace.
+        self._snapshots: dict[str | None, Any] = {}
+        # The step that each lane is at, and its line if it is never heard of again.
+        self._open: dict[str, tuple[ReplayStep, TraceCall]] = {}
+        self._left = Counter(step.call.lane for step in plan.steps)
         # Steps whose replies are to get lost, with the groups whose servers were told.
         self._armed: dict[int, str] = {}
         self._last_ns: dict[str, tuple[int, int]] = {}
         self.run = ReplayRun()
-        for step in plan.steps:
-            self._left[step.lane] = self._left.get(step.lane, 0) + 1
 
     def run_plan(self) -> ReplayRun:
         """Run all steps, then read every session."""
@@ -82,7 +82,7 @@ class Scheduler:
                 self._end(step)
         else:
             self._run_concurrently()
-        for step in list(self._open.values()):
+        for step, _ in list(self._open.values()):
             self._end(step)
         self.run.replies_lost = self._hosts.replies.lost
         self.run.struck += self.run.replies_lost
@@ -93,7 +93,7 @@ class Scheduler:
         waiting: list[ReplayStep] = []
         for step, begins in iter_events(self._plan.steps):
             if begins:
-                if any(step.lane == other.lane for other in waiting):
+                if any(step.call.lane == other.call.lane for other in waiting):
                     self._begin(waiting)
                     waiting = []
                 waiting.append(step)
@@ -105,73 +105,58 @@ class Scheduler:
 
     def _begin(self, steps: Sequence[ReplayStep]) -> None:
         """Make some calls at the same moment."""
-        requests: list[tuple[ReplayStep, CallRequest]] = []
+        ready: list[tuple[ReplayStep, CallRequest]] = []
         for step in steps:
-            if (before := self._open.get(step.lane)) is not None:
-                self._end(before)
+            if step.call.lane in self._open:
+                self._end(self._open[step.call.lane][0])
             self._pause(step)
-            request = self._build_request(step)
-            if request is None:
+            call = self._complete_call(step)
+            if call is None:
                 self.run.skipped += 1
                 self._finish_step(step)
             else:
                 # Opened before the moment: what takes time must not take it from the others.
-                self._hosts.open(step.lane, step.group)
-                requests.append((step, request))
-        moment = self._hosts.plan_moment(len(requests))
-        for step, request in requests:
+                self._hosts.open(call.lane, step.group)
+                ready.append((step, call))
+        moment = self._hosts.plan_moment(len(ready))
+        for step, call in ready:
             late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
-            self._requests[step.lane] = at = replace(
-                request, start_ns=moment + late if moment else 0
-            )
             self._lose_reply(step)
-            self._hosts.start(at)
-            self._open[step.lane] = step
-        for step, _ in requests:
-            if self._open.get(step.lane) is step:
+            timed = replace(call, start_ns=moment + late if moment else 0)
+            self._open[call.lane] = step, self._hosts.call(call.lane, "start", timed)
+        for step, _ in ready:
+            if self._is_open(step):
                 self._strike(step)
 
-    def _build_request(self, step: ReplayStep) -> CallRequest | None:
-        """Build the call of a step; None if its snapshot does not exist here."""
-        arguments: tuple[Any, ...] = ()
-        if step.op == "append":
-            arguments = (list(step.messages),)
-        elif step.op == "trim":
-            arguments = (step.keep or 0,)
-        elif step.op == "fork":
-            if step.snapshot is not None:
+    def _is_open(self, step: ReplayStep) -> bool:
+        return step.call.lane in self._open and self._open[step.call.lane][0] is step
+
+    def _complete_call(self, step: ReplayStep) -> CallRequest | None:
+        """Return the call of a step; None if its snapshot does not exist here."""
+        if step.line.op == "rollback":
+            if step.line.snapshot not in self._snapshots:
                 return None
-            arguments = (step.target,)
-        elif step.op == "rollback":
-            if step.snapshot not in self._names:
-                return None
-            arguments = (self._names[step.snapshot],)
-        return CallRequest(
-            lane=step.lane,
-            method=step.op,
-            session=step.session,
-            arguments=arguments,
-            options=step.options,
-        )
+            return replace(step.call, arguments=(self._snapshots[step.line.snapshot],))
+        return None if step.line.op == "fork" and step.line.snapshot is not None else step.call
 
     def _end(self, step: ReplayStep) -> None:
         """Wait for the call of a step."""
-        if self._open.get(step.lane) is not step:
+        if not self._is_open(step):
             return
-        answer = self._hosts.finish(step.lane)
+        answer: CallResult = self._hosts.call(step.call.lane, "finish", step.call.lane)
         if (armed := self._armed.pop(step.number, None)) is not None:
             self._hosts.replies.disarm(armed)
         self._add_line(step, answer)
-        if answer.raised and step.outcome == "ok" and not self._is_fair(step):
-            self.run.surprises.append(f"{step.op} raised {answer.raised}")
+        if answer.raised and step.line.outcome == "ok" and not self._is_fair(step):
+            self.run.surprises.append(f"{step.line.op} raised {answer.raised}")
         self._finish_step(step)
 
     def _add_line(self, step: ReplayStep, answer: CallResult) -> None:
         self.run.lines.append(answer.line)
         if isinstance(answer.line, TraceOperation):
             self.run.by_step[step.number] = answer.line
-        if step.op == "snapshot" and step.snapshot is not None and answer.snapshot is not None:
-            self._names[step.snapshot] = answer.snapshot
+        if answer.snapshot is not None:
+            self._snapshots[step.line.snapshot] = answer.snapshot
 
     def _is_fair(self, step: ReplayStep) -> bool:
         """Return whether an error is allowed: nothing was written, or faults are injected."""
@@ -179,22 +164,24 @@ class Scheduler:
         return self._level == "faults" or (line is not None and line.outcome == "fail")
 
     def _finish_step(self, step: ReplayStep) -> None:
-        self._open.pop(step.lane, None)
+        lane, recorded = step.call.lane, step.line
+        self._open.pop(lane, None)
         if step.number in self.run.by_step:
             line = self.run.by_step[step.number]
             end = line.complete_ns or time.monotonic_ns()
-            self._last_ns[step.session] = (step.complete_ns or step.invoke_ns, end)
-        self._left[step.lane] -= 1
-        if self._left[step.lane] == 0:
-            self._hosts.leave(step.lane)
+            before = recorded.complete_ns or recorded.invoke_ns
+            self._last_ns[step.call.session] = (before, end)
+        self._left[lane] -= 1
+        if self._left[lane] == 0:
+            self._hosts.leave(lane)
 
     def _pause(self, step: ReplayStep) -> None:
         """Wait as long as the trace did before a call on a session that expires."""
-        known = self._last_ns.get(step.session)
-        if step.session not in self._plan.expiring or known is None:
+        known = self._last_ns.get(step.call.session)
+        if step.call.session not in self._plan.expiring or known is None:
             return
         before_ns, ended_ns = known
-        gap_s = (step.invoke_ns - before_ns) / 1e9 / self._plan.speed
+        gap_s = (step.line.invoke_ns - before_ns) / 1e9 / self._plan.speed
         left_s = gap_s - (time.monotonic_ns() - ended_ns) / 1e9
         if left_s > PAUSE_S_MIN:
             time.sleep(left_s)
@@ -218,29 +205,29 @@ class Scheduler:
     def _strike(self, step: ReplayStep) -> None:
         """Cancel a call that was started or kill its process, as in the trace."""
         fault = self._fault(step)
+        after_s = self._jitter.random() * STRIKE_S_MAX if self._jitter is not None else 0.0
         if fault == "cancel":
             if self._hosts.way.flavour != "async":
-                self.run.unmade[
-                    "calls that could not be cancelled", "the store is not awaited"
-                ] += 1
+                why = "the store is not awaited"
+                self.run.unmade["calls that could not be cancelled", why] += 1
                 return
-            self._hosts.cancel(step.lane)
-            self.run.struck += 1
+            self._hosts.call(step.call.lane, "cancel", step.call.lane, after_s)
         elif fault == "kill":
-            if self._kill(step):
-                self.run.struck += 1
-            else:
+            time.sleep(after_s)
+            if not self._kill(step):
                 why = "they have no process of their own"
                 self.run.unmade["callers that could not be killed", why] += 1
+                return
+        else:
+            return
+        self.run.struck += 1
 
     def _kill(self, step: ReplayStep) -> bool:
-        if self._jitter is not None:
-            time.sleep(self._jitter.random() * KILL_S_MAX)
-        lost = [s for s in self._open.values() if s.group == step.group]
-        if not self._hosts.kill(step.lane):
+        lost = [each for each in self._open.values() if each[0].group == step.group]
+        if not self._hosts.kill(step.call.lane):
             return False
-        for each in lost:
-            self._add_line(each, self._hosts.describe_lost(self._requests[each.lane]))
+        for each, announced in lost:
+            self._add_line(each, CallResult(line=announced))
             self._finish_step(each)
         return True
 
@@ -265,8 +252,8 @@ class Scheduler:
     def _call_now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
         self._hosts.open(lane, lane)
         request = CallRequest(lane=lane, method=method, session=session, arguments=arguments)
-        self._hosts.start(request)
-        answer = self._hosts.finish(lane)
+        self._hosts.call(lane, "start", request)
+        answer: CallResult = self._hosts.call(lane, "finish", lane)
         self.run.lines.append(answer.line)
         if answer.raised:
             self.run.surprises.append(f"{method} raised {answer.raised}")
@@ -274,9 +261,11 @@ class Scheduler:
 
 def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
     """Yield every start (True) and end of a step in order; at one moment, starts come first."""
-    found = [(step.invoke_ns, 0, step.number, step) for step in steps]
+    found = [(step.line.invoke_ns, 0, step.number, step) for step in steps]
     found += [
-        (step.complete_ns, 1, step.number, step) for step in steps if step.complete_ns is not None
+        (step.line.complete_ns, 1, step.number, step)
+        for step in steps
+        if step.line.complete_ns is not None
     ]
     for _, ends, _, step in sorted(found, key=lambda event: event[:3]):
         yield step, not ends
@@ -284,9 +273,10 @@ def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]
 
 def find_fault(step: ReplayStep) -> ReplayFault | None:
     """Infer the fault that struck a call from its outcome in the trace."""
-    if step.outcome != "info":
+    line = step.line
+    if line.outcome != "info":
         # Written twice, said once: its store heard nothing of the first time and sent it again.
-        return "lost reply" if step.doubled else None
-    if step.complete_ns is None:
+        return "lost reply" if step.doubled and line.op == "append" else None
+    if line.complete_ns is None:
         return "kill"
-    return "cancel" if step.error == "CancelledError" else "lost reply"
+    return "cancel" if line.error == "CancelledError" else "lost reply"

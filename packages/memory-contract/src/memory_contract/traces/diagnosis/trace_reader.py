@@ -1,4 +1,4 @@
-"""A trace of any length, read session by session in bounded memory.
+"""Reads a trace of any length session by session, in bounded memory, with what its headers say.
 
 Sessions share nothing but forks, so they are judged one by one. The lines of all files go into a
 temporary table of SQLite, which keeps them on disk and sorts them by session.
@@ -9,17 +9,22 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from memory_contract.traces.diagnosis.history_builder import shift_times
-from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.checker.events import FOREVER
 from memory_contract.traces.format import (
+    DroppedLines,
+    ReplayLevel,
     TraceCall,
+    TraceEnd,
     TraceHeader,
     TraceLine,
     TraceOperation,
+    TtlRefresh,
+    WorkerKind,
     list_parts,
     read_line,
     read_raw_lines,
@@ -33,43 +38,117 @@ Progress = Callable[[str, float], None]
 # How a recorder begins the line of a call on a session with a plain name. Only its session is
 # needed in the first pass; any other line is parsed.
 _PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
-# `part` and `boot` are places in lists; `number` is that of the line in its part.
+# `part` is a place in a list; `number` is that of the line in its part.
 _TABLES: Final = """
     CREATE TABLE line (
-        id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, boot INTEGER, raw BLOB
+        id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, raw BLOB
     );
     CREATE TABLE forked (session BLOB PRIMARY KEY, root BLOB) WITHOUT ROWID;
 """
-_INSERT: Final = "INSERT INTO line (session, part, number, boot, raw) VALUES (?, ?, ?, ?, ?)"
+_INSERT: Final = "INSERT INTO line (session, part, number, raw) VALUES (?, ?, ?, ?)"
 _SORTED: Final = """
-    SELECT COALESCE(root, line.session), part, number, boot, raw
+    SELECT COALESCE(root, line.session), part, number, raw
     FROM line LEFT JOIN forked ON forked.session = line.session
     ORDER BY 1, id
 """
 
 
-class TraceSorter:
+@dataclass(slots=True)
+class TraceMetadata:
+    """Gathered from the headers and notes of all files."""
+
+    # A history of the kit, whose ids are the kit's own: each stands for one entry.
+    own_ids: bool = True
+    fresh: bool = True
+    dropped: int = 0
+    # Of the dropped lines, those of calls that may have removed entries.
+    dropped_changes: int = 0
+    unclosed: int = 0
+    continued: bool = False
+    ttl_s: float | None = None
+    ttl_late_s: float = 0.0
+    ttl_refreshed_by: TtlRefresh = "append"
+    workers: WorkerKind | None = None
+    store: str = ""
+    level: ReplayLevel = "concurrent"
+    # Times of one boot of one machine can be compared, and no others.
+    boots: set[str] = field(default_factory=set)
+    # Of each process, the first header that is left, and whether older files were removed.
+    begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    _open: bool = False
+
+    def end_file(self) -> None:
+        """Count a file that did not end in order."""
+        self.unclosed += self._open
+        self._open = False
+
+    def add(self, line: TraceLine) -> None:
+        """Take in a line that is no call."""
+        if isinstance(line, TraceHeader):
+            self._add_header(line)
+        elif isinstance(line, DroppedLines):
+            self.dropped += line.dropped
+            self.dropped_changes += line.changes
+        elif isinstance(line, TraceEnd):
+            self._open = False
+
+    def _add_header(self, header: TraceHeader) -> None:
+        self.unclosed += self._open
+        self._open, self.own_ids = True, False
+        self.fresh = self.fresh and header.fresh
+        self.continued = self.continued or header.continued
+        self.ttl_s = header.ttl_s if self.ttl_s is None else self.ttl_s
+        self.ttl_late_s = max(self.ttl_late_s, header.ttl_late_s)
+        self.ttl_refreshed_by = header.ttl_refreshed_by
+        self.workers = self.workers or header.workers
+        self.store = self.store or header.store
+        self.level = header.level
+        self.boots.add(header.boot)
+        begun = (header.monotonic_ns, header.continued)
+        self.begun[header.pid] = min(begun, self.begun.get(header.pid, begun))
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every append that was made stands in the trace."""
+        return not (self.dropped or self.unclosed or self.continued)
+
+    @property
+    def changes_known_since(self) -> int:
+        """The moment from which on every call that may remove entries stands in the trace.
+
+        Such calls are written down before they are made. Only one that could not be written at all
+        is missing, and what a process did before the first of its files that is left.
+        """
+        if self.dropped_changes:
+            return FOREVER
+        removed = [moment for moment, continued in self.begun.values() if continued]
+        return max(removed, default=-1)
+
+    @property
+    def ends_unseen(self) -> bool:
+        """Return whether a session's life may have begun before the trace and end at any time."""
+        return not self.fresh and self.ttl_refreshed_by == "nothing"
+
+
+class TraceReader:
     """The lines of a trace, sorted by session."""
 
     def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
         self.metadata = TraceMetadata()
         self.operations = 0
         self._progress: Progress = progress or (lambda _, __: None)
-        # Calls that are about every session, with the boot in which they were written.
-        self._every: list[tuple[str, TraceCall]] = []
+        # Calls that are about every session.
+        self._every: list[TraceCall] = []
         self._forks = ForkGroups()
-        # The first and the last moment of each boot.
-        self._ranges: dict[str, tuple[int, int]] = {}
         # A database without a name is a temporary file, which goes with the connection.
         self._database = sqlite3.connect("")
         self._database.executescript(_TABLES)
         self._parts = list_parts(path)
-        self._boots = [""]
         self._database.executemany(_INSERT, self._read_parts())
         forked = ((_to_blob(session), _to_blob(root)) for session, root in self._forks.items())
         self._database.executemany("INSERT INTO forked VALUES (?, ?)", forked)
 
-    def _read_parts(self) -> Iterator[tuple[bytes, int, int, int, bytes]]:
+    def _read_parts(self) -> Iterator[tuple[bytes, int, int, bytes]]:
         size = sum(part.stat().st_size for part in self._parts)
         done = 0
         for place, part in enumerate(self._parts):
@@ -80,50 +159,29 @@ class TraceSorter:
                 session = _find_plain_session(raw) or self._read_other(part, number, raw)
                 if session is not None:
                     self.operations += 1
-                    yield session, place, number, len(self._boots) - 1, raw
+                    yield session, place, number, raw
             self.metadata.end_file()
 
     def _read_other(self, part: Path, number: int, raw: bytes) -> bytes | None:
         """Parse a line; return its session if it is a call on one."""
         found = read_line(part, number, raw)
-        if isinstance(found, TraceHeader):
-            self._boots.append(found.boot)
         if not isinstance(found, TraceCall):
             self.metadata.add(found)
             return None
         if found.every:
-            self._every.append((self._boots[-1], found))
+            self._every.append(found)
             return None
         self._forks.add(found)
         return _to_blob(found.session)
 
     def read_groups(self) -> Iterator[list[TraceCall]]:
         """Yield the lines of each session, with those of sessions that a fork connects it with."""
-        every = [self._shift(found, boot) for boot, found in self._every]
         done = 0
         for _, rows in groupby(self._database.execute(_SORTED), key=lambda row: row[0]):
-            group = [
-                self._shift(self._parse(part, number, raw), self._boots[boot])
-                for _, part, number, boot, raw in rows
-            ]
+            group = [self._parse(part, number, raw) for _, part, number, raw in rows]
             done += len(group)
             self._progress("judging", done / self.operations)
-            yield group + every
-
-    def _shift(self, found: TraceCall, boot: str) -> TraceCall:
-        """Make times comparable with those of other boots, roughly."""
-        if len(self.metadata.boots) < 2:
-            return found
-        moved = shift_times(found, self.metadata.shift_ns(boot))
-        low, high = self._ranges.get(boot, (moved.invoke_ns, moved.invoke_ns))
-        end = moved.complete_ns or moved.invoke_ns
-        self._ranges[boot] = (min(low, moved.invoke_ns), max(high, end))
-        return moved
-
-    def clocks_disagree(self, apart_ns: int) -> bool:
-        """Return whether two machines ran at the same time: the order of their lines is unknown."""
-        ranges = sorted(self._ranges.values())
-        return any(later[0] - earlier[1] < apart_ns for earlier, later in pairwise(ranges))
+            yield group + self._every
 
     def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
         """Find the first append of each of some hashes, in any session."""
