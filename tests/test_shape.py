@@ -284,7 +284,7 @@ def test_importing_the_package_does_not_import(module):
     "copies",
     [
         ("indelible.core.redaction", "memory_contract.redaction"),
-        ("indelible.printable", "memory_contract.printable", "pytest_snapshot_db.printable"),
+        ("indelible.printable", "memory_contract.printable"),
     ],
 )
 def test_what_packages_share_without_sharing_is_the_same_text(copies):

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from pytest_snapshot_db.compare import Difference, RowChange, SchemaChange, TableDifference
 from pytest_snapshot_db.database import Cell, Row
-from pytest_snapshot_db.printable import escape_unseen
 from pytest_snapshot_db.rules import IGNORED
 
 # What is shown of a value; of two that differ, this much around the change.
@@ -228,3 +227,8 @@ def shorten(text: str, length: int) -> str:
 
 def _pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def escape_unseen(text: str) -> str:
+    """Escape characters that a terminal would interpret or not show: stored text may have any."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
