@@ -195,7 +195,7 @@ def _describe_table(database: Database, table: Table) -> dict[str, int | str]:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; raise GoldenError if it is none."""
     try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest: Manifest = json.loads(path.read_text("utf-8"))
         if manifest["format"] > FORMAT:
             raise GoldenError(
                 f"{path} was written by a newer pytest-snapshot-db"
