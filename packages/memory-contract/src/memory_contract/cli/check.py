@@ -231,8 +231,7 @@ def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Repor
     chosen = contract_run.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
-    shown = ProgressDisplay(target=arguments.target, keeps_last=arguments.keeps_last)
-    with shown as display, redirect_stdout(sys.stderr):
+    with ProgressDisplay() as display, redirect_stdout(sys.stderr):
         progress = _apply_deviations(display, deviations)
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)

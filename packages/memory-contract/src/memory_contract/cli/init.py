@@ -47,8 +47,8 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
-      # The project with its store, and what its tests need.
-      - run: pip install . memory-contract
+      # {about}
+      - run: pip install {packages}
       - run: memory-contract check {target} --full --report memory-contract-report
       - uses: actions/upload-artifact@v4
         if: always()
@@ -84,12 +84,25 @@ def init(arguments: Namespace) -> int:
     """
     target, source = _find_factory(arguments.target)
     files = {FACTORY_FILE: _FACTORY.format(source=source)} if source else {}
-    files |= {TEST_FILE: _TEST.format(target=target), CI_FILE: _CI.format(target=target)}
+    about, packages = _find_packages(arguments.into)
+    files |= {
+        TEST_FILE: _TEST.format(target=target),
+        CI_FILE: _CI.format(target=target, about=about, packages=packages),
+    }
     written = [name for name, text in files.items() if _write(arguments.into / name, text)]
     if not written:
         raise UsageError(f"{', '.join(files)} are there already: nothing was written")
     print(f"Next: memory-contract check {target}")
     return 0
+
+
+def _find_packages(folder: Path) -> tuple[str, str]:
+    """What the CI step installs beside the kit, in words and as arguments of pip."""
+    if any((folder / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        return "The project with its store.", ". memory-contract"
+    if (folder / "requirements.txt").is_file():
+        return "What the store needs.", "-r requirements.txt memory-contract"
+    return "Add the packages that your store needs.", "memory-contract"
 
 
 def _find_factory(target: str | None) -> tuple[str, str]:

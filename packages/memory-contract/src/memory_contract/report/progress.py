@@ -1,28 +1,21 @@
-"""What is shown while the kit runs: a bar at a terminal, else a line per case; the first proof."""
+"""What is shown while the kit runs: a bar at a terminal, else a line per case."""
 
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from memory_contract.contract_run import Item
-from memory_contract.report.terminal import STYLES, Line, print_lines, render_proof
+from memory_contract.report.terminal import STYLES, Line, print_lines
 from memory_contract.report.text import visible
-from memory_contract.results import CaseResult, Report
+from memory_contract.results import CaseResult
 
 
 class ProgressDisplay:
-    """Given to `check` as its `progress`, inside a `with`.
+    """Given to `check` as its `progress`, inside a `with`."""
 
-    `target` and `keeps_last` are named in the command that repeats the first failure.
-    """
-
-    def __init__(
-        self, *, stream: TextIO | None = None, target: str = "", keeps_last: int | None = None
-    ) -> None:
+    def __init__(self, *, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._shown = Report(target=target, seed=0, gates=(), results=(), keeps_last=keeps_last)
         self._bar, self._task = _open_bar(self._stream)
         self._failed = 0
 
@@ -31,12 +24,7 @@ class ProgressDisplay:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -46,14 +34,10 @@ class ProgressDisplay:
             if self._bar is not None:
                 self._bar.update(self._task, case=item.id)
             return
-        is_first = result.verdict == "FAIL" and not self._failed
         self._failed += result.verdict == "FAIL"
         # A bar leaves to the summary all but what is worth stopping for.
         if self._bar is None or result.verdict in ("FAIL", "UNKNOWN"):
             self._print(Line(format_result(result), STYLES[result.verdict], is_copied=True))
-        if is_first and result.failures:
-            for line in render_proof(self._shown, result):
-                self._print(line)
         if self._bar is not None:
             failed = f"{self._failed} failed" if self._failed else ""
             self._bar.update(self._task, advance=1, description=failed)

@@ -106,7 +106,7 @@ def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
     ]
 
 
-def render_proof(report: Report, result: CaseResult, page: Path | None = None) -> Iterator[Line]:
+def _render_proof(report: Report, result: CaseResult, page: Path | None) -> Iterator[Line]:
     """The proof of a result's first failure, and the command that repeats it."""
     if result.failures:
         first = result.failures[0]
@@ -134,7 +134,7 @@ def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
             briefly.append(result)
             continue
         seen.add((result.case, name))
-        yield from render_proof(report, result, page)
+        yield from _render_proof(report, result, page)
         yield Line("")
     if briefly:
         yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", "bold red")

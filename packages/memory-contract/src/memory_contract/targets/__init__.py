@@ -252,7 +252,8 @@ def _recognise_made(factory: Factory) -> Vocabulary:
             loop.close()
 
     try:
-        store = run_with_timeout(CALL_S_MAX, run)
+        with tempfile.TemporaryDirectory(prefix="kit-probe-") as at, factory.work_in(Path(at)):
+            store = run_with_timeout(CALL_S_MAX, run)
     except Exception as error:
         raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
     vocabulary = _recognise(store)

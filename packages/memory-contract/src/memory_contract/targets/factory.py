@@ -6,6 +6,7 @@ well, with the URL of its own as the default. A class whose constructor takes on
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -53,6 +54,15 @@ class Factory:
     def is_told_workspace(self) -> bool:
         """Whether the store knows its workspace."""
         return bool({"folder", "file"} & set(self.takes))
+
+    @property
+    def is_told_nothing(self) -> bool:
+        """Whether the store decides by itself where its data goes."""
+        return not self.is_told_workspace and self.server is None
+
+    def work_in(self, folder: Path) -> contextlib.AbstractContextManager[None]:
+        """Make a folder the current one for a store that is told nothing: it may write there."""
+        return contextlib.chdir(folder) if self.is_told_nothing else contextlib.nullcontext()
 
     def make(self, workspace: Path, *, session: str = "", server: str | None = None) -> Any:
         """Call it."""
@@ -160,6 +170,8 @@ def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = F
         value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
         for each, value in values
     )
+    if not parameters:
+        arguments = "..."
     per_session = per_session or any(each.name in _SESSION_NAMES for each in chosen)
     takes = "session_id, workspace" if per_session else "workspace"
     return (

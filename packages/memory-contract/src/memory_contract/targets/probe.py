@@ -136,14 +136,16 @@ def build_adapter(
     )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
+        current = next(folders)
         try:
-            run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders))
+            with factory.work_in(current):
+                run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders, current))
         except WorkTimedOut as error:
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
             )
             findings.notes += error.stacks[:1]
-    if not factory.is_told_workspace and factory.server is None:
+    if factory.is_told_nothing:
         findings.notes.append("it takes no workspace: each instance is on its own")
     findings.reach = claims.get("reach", findings.reach)
     found = findings.build(name)
@@ -165,11 +167,13 @@ def _make_folders(home: Path) -> Iterator[Path]:
         yield folder
 
 
-def _probe(findings: Findings, folders: Iterator[Path]) -> None:
+def _probe(findings: Findings, folders: Iterator[Path], current: Path) -> None:
     if not _find_opener(findings, folders):
         _expect_opened(findings)
         return
     _find_object(findings, next(folders))
+    if findings.opener.factory.is_told_nothing:
+        _expect_own_data(findings, current)
     _choose_flavours(findings)
     findings.reach = _find_reach(findings, next(folders))
     if findings.is_simple:
@@ -218,6 +222,22 @@ def _expect_opened(findings: Findings) -> None:
     raise Unreachable(
         f"the store cannot be opened and read: {format_error(error)}", hint=hint
     ) from error
+
+
+def _expect_own_data(findings: Findings, current: Path) -> None:
+    """Raise for a store that chooses a place by itself: all cases would work on the same data."""
+    name, kind = findings.opener.factory.name, findings.kind
+    files = sorted(path.name for path in current.iterdir())
+    if files:
+        what = f"writes to {files[0]} in the current folder"
+    elif any(each.seen_by_other for each in findings.attempts.values()):
+        what = f"has one place for all of its data, and now a session {_SESSION!r} there"
+    else:
+        return
+    hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
+    raise TargetError(
+        f"{name} takes no workspace, and its store {what}; each case needs an empty one", hint=hint
+    )
 
 
 def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:
