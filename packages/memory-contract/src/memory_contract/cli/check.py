@@ -29,9 +29,9 @@ from memory_contract.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from memory_contract.cases.case import Case
-    from memory_contract.contract_run import Item, Progress
+    from memory_contract.contract_run import Progress
     from memory_contract.deviations import Deviations
-    from memory_contract.results import CaseResult, Report
+    from memory_contract.results import Report
 
 BUDGET: Final = "60s"
 # What a shell adds to the number of the signal that ended a command.
@@ -139,7 +139,10 @@ def check(arguments: Namespace) -> int:
     budget_s = parse_seconds(arguments.budget or BUDGET)
     folder: Path | None = arguments.report
     with translate_errors():
-        known = _read_deviations(arguments.deviations)
+        from memory_contract.deviations import find_deviations, read_deviations  # noqa: PLC0415
+
+        file = arguments.deviations
+        known = find_deviations(Path.cwd()) if file is None else read_deviations(file)
         _make_folder(folder)
         found = _run(arguments, known, budget_s)
     page = _write_report(found, folder)
@@ -196,12 +199,6 @@ def explain_factory(source: str, *, if_needed: bool = False) -> str:
     )
 
 
-def _read_deviations(file: Path | None) -> Deviations:
-    from memory_contract.deviations import find_deviations, read_deviations  # noqa: PLC0415
-
-    return find_deviations(Path.cwd()) if file is None else read_deviations(file)
-
-
 def _make_folder(folder: Path | None) -> None:
     """Create the folder of the report before the work, not after it."""
     if folder is None:
@@ -231,23 +228,22 @@ def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Repor
     chosen = contract_run.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
-    with ProgressDisplay() as display, redirect_stdout(sys.stderr):
-        progress = _apply_deviations(display, deviations)
+    with ProgressDisplay() as progress, redirect_stdout(sys.stderr):
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)
-        else:
-            found = contract_run.check(
-                arguments.target,
-                gates=gates,
-                cases=cases,
-                seed=arguments.seed,
-                budget_s=budget_s,
-                rounds=arguments.rounds or 1,
-                quick=is_quick(arguments),
-                keeps_last=arguments.keeps_last,
-                progress=progress,
-            )
-    return replace(found, results=deviations.apply_to_all(found.results))
+            return replace(found, results=tuple(map(deviations.apply, found.results)))
+        return contract_run.check(
+            arguments.target,
+            gates=gates,
+            cases=cases,
+            seed=arguments.seed,
+            budget_s=budget_s,
+            rounds=arguments.rounds or 1,
+            quick=is_quick(arguments),
+            keeps_last=arguments.keeps_last,
+            deviations=deviations,
+            progress=progress,
+        )
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -269,13 +265,6 @@ def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -
         keeps_last=arguments.keeps_last,
         progress=progress,
     )
-
-
-def _apply_deviations(progress: Progress, deviations: Deviations) -> Progress:
-    def show(item: Item, result: CaseResult | None) -> None:
-        progress(item, None if result is None else deviations.apply(result))
-
-    return show
 
 
 def _write_report(found: Report, folder: Path | None) -> Path | None:
