@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_snapshot_db.cell_text import suggest_ignore
 from pytest_snapshot_db.compare import Difference, compare_files
 from pytest_snapshot_db.copy_live import copy_database
-from pytest_snapshot_db.diff_text import render, suggest_ignore
 from pytest_snapshot_db.errors import GoldenError, GoldenWarning
 from pytest_snapshot_db.golden import (
     NAME_CHARS_MAX,
@@ -208,7 +208,7 @@ class SnapshotDb:
         other = self._shorten(self._keep_obtained(golden, obtained))
         lines = [
             f"The database does not match the golden {golden.name!r}.",
-            *render(found),
+            *found.lines,
             "",
             f"expected: {expected}",
             f"obtained: {other}",
@@ -219,7 +219,8 @@ class SnapshotDb:
         return GoldenError("\n".join(lines))
 
     def _suggest(self, found: Difference) -> Iterator[str]:
-        if ignore := suggest_ignore(found):
+        if found.is_only_cells:
+            ignore = suggest_ignore(found.cells)
             yield f"if it differs in every run: ignore={ignore}"
         for connection in self._connections:
             with suppress(sqlite3.Error):

@@ -19,7 +19,6 @@ from typing import Any, Final
 from pytest_snapshot_db.compare import compare_files
 from pytest_snapshot_db.copy_live import SIDE_FILES, copy_database, read_journal_mode
 from pytest_snapshot_db.database import Database
-from pytest_snapshot_db.diff_text import render, summarize
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.golden import (
     Build,
@@ -107,7 +106,7 @@ class Session:
                 raise GoldenError(
                     f"{name_builder(build)} does not build the same file each time, so nothing was"
                     " written.\n"
-                    + "".join(f"  {line}\n" for line in render(difference))
+                    + "".join(f"  {line}\n" for line in difference.lines)
                     + "Give it fixed times, ids and seeds, and an order wherever it goes through a"
                     " set."
                 )
@@ -168,7 +167,7 @@ def _find_change(
     except TouchedError:
         return "changed", "somebody had changed it"
     if found := compare_files(golden.path, fresh, rules):
-        return "changed", summarize(found)
+        return "changed", ", ".join(found.summary)
     if manifest["builder"] in (None, known["builder"]):
         return "same", ""
     return "kept", "its builder changed, and builds the same"
