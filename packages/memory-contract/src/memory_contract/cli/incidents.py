@@ -136,7 +136,7 @@ def explain(arguments: Namespace) -> int:
     from memory_contract.traces.diagnosis.render import build_report, render_explanation  # noqa: PLC0415
 
     _refuse_other_files(report)
-    with _reading(), _bar("reading") as tell:
+    with _reading(), _show_status("reading") as tell:
         found = explain_trace(trace, session=session, progress=tell)
     if report is not None:
         from memory_contract.report import to_page  # noqa: PLC0415
@@ -162,7 +162,7 @@ def replay(arguments: Namespace) -> int:
     level: Level = arguments.level
     from memory_contract.traces.replay import load_trace, replay_trace  # noqa: PLC0415
 
-    with _reading(), _bar("replaying") as tell, redirect_stdout(sys.stderr):
+    with _reading(), _show_status("replaying") as tell, redirect_stdout(sys.stderr):
         loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
             loaded,
@@ -197,7 +197,7 @@ def shrink(arguments: Namespace) -> int:
     )
     if place.exists():
         raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
-    with _reading(), _bar("shrinking") as tell, redirect_stdout(sys.stderr):
+    with _reading(), _show_status("shrinking") as tell, redirect_stdout(sys.stderr):
         found = shrink_trace(
             trace,
             store,
@@ -243,20 +243,16 @@ def _reading() -> Iterator[None]:
 
 
 @contextmanager
-def _bar(doing: str) -> Iterator[Callable[[str, float], None] | None]:
-    """A bar on stderr, if somebody sees it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
+def _show_status(doing: str) -> Iterator[Callable[[str, float], None] | None]:
+    """A line on stderr that says how far it is, if somebody sees it."""
+    from memory_contract.report.terminal import StatusLine  # noqa: PLC0415
+
+    status = StatusLine(sys.stderr)
+    status.show(doing)
     try:
-        from rich.console import Console  # noqa: PLC0415 -- an extra
-        from rich.progress import Progress  # noqa: PLC0415
-    except ImportError:
-        yield None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
+        yield (lambda what, share: status.show(f"{what} {share:.0%}")) if status.is_shown else None
+    finally:
+        status.clear()
 
 
 def _refuse_other_files(page: Path | None) -> None:
