@@ -10,6 +10,7 @@ from typing import Final
 from memory_contract.cli.check import translate_errors
 from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UsageError
+from memory_contract.targets import find_factory_source
 
 FACTORY_FILE: Final = "contract_store.py"
 TEST_FILE: Final = "test_memory_contract.py"
@@ -110,8 +111,6 @@ def _find_factory(target: str | None) -> tuple[str, str]:
     ours = f"{Path(FACTORY_FILE).stem}:make_store"
     if target is None:
         return ours, _EXAMPLE
-    from memory_contract.targets import find_factory_source  # noqa: PLC0415
-
     with translate_errors():
         source = find_factory_source(target)
     return (ours, source) if source else (target, "")

@@ -19,6 +19,8 @@ from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, bind, enter, write_factory
+from memory_contract.targets.probe import build_adapter
+from memory_contract.targets.simple_stores import VOCABULARIES
 from memory_contract.targets.vocabulary import Vocabulary, close_all
 from memory_contract.timeouts import run_with_timeout
 
@@ -85,8 +87,6 @@ def _resolve(target: str | Adapter | Callable[..., Any], claims: Claims) -> Adap
 
 
 def _from_framework(framework: str, name: str, claims: Claims) -> Adapter:
-    from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
-
     vocabulary = _load_vocabulary(framework)
     if not _is_installed(vocabulary.module):
         raise TargetError(
@@ -181,8 +181,6 @@ def _is_handle(found: Any) -> bool:
 
 
 def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
-    from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
-
     if isinstance(found, Adapter):
         return _from_adapter(found, claims)
     if not callable(found):
@@ -206,8 +204,6 @@ def find_factory_source(target: str) -> str:
 
 
 def _recognise(found: Any) -> Vocabulary | None:
-    from memory_contract.targets.simple_stores import VOCABULARIES  # noqa: PLC0415
-
     every = [*VOCABULARIES, *map(_load_vocabulary, FRAMEWORKS)]
     return next((each for each in every if each.is_spoken_by(found)), None)
 
