@@ -14,6 +14,8 @@ OLDEST := .venv-oldest
 # Frameworks that ship stores of their own, each in an environment of its own beside indelible.
 FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
 BESIDE := .venv-frameworks
+# Those that the kit's tests need; the others are installed for development.
+TESTED := adk strands agno
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
 # What runs in a minute, without servers: all three packages. Of the kit, what runs no case; of goldens, comparing,
@@ -63,7 +65,7 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
 # Types are checked on one core; the oldest frameworks are tested beside that.
-test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready $(OLDEST)/.ready ## Everything that must hold, on real engines and processes
+test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready $(OLDEST)/.ready $(TESTED:%=$(BESIDE)/%/.ready) ## Everything that must hold, on real engines and processes
 	$(MAKE) --jobs 2 --output-sync lint test-oldest
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 

@@ -325,7 +325,9 @@ def test_the_factory_to_write_is_shown_for_the_class(check):
 
 def test_a_quick_check_ends_early_and_says_what_it_left_out(check):
     done = check("stores:Lossy", "--quick", code=1)
-    assert "LOST APPEND" in done.err, "the first proof comes at once"
+    assert "FAIL " in done.err
+    assert "LOST APPEND" not in done.err, "a proof is shown once"
+    assert "LOST APPEND" in done.out
     assert re.search(r"^Quick: \d+ cases left out; --full runs them.$", done.out, re.MULTILINE)
     assert "Next: memory-contract check stores:Lossy --case " in done.out
 
@@ -357,7 +359,7 @@ def test_a_window_is_claimed_on_the_command_line(check):
     done = check("stores:Newest", "--case", "order_of_single_appends", "--keeps-last", "30", code=1)
     again = "memory-contract check stores:Newest --keeps-last 30 --case"
     assert f"Next: {again}" in done.out
-    assert f"Reproduce with:  {again}" in done.err
+    assert f"Reproduce with:  {again}" in done.out
     assert "1 is less than a turn" in check("memory:", "--keeps-last", "1", code=2).err
 
 
@@ -376,6 +378,24 @@ def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check
     assert "contract_store.py is there already: left as it is." in again.err
     assert (command.folder / "contract_store.py").read_text("utf-8") == "mine"
     assert "are there already: nothing was written" in command("init", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("file", "installed"),
+    [
+        ("pyproject.toml", ". memory-contract"),
+        ("requirements.txt", "-r requirements.txt memory-contract"),
+        (None, "memory-contract"),
+    ],
+)
+def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
+    folder = command.folder / "project"
+    folder.mkdir()
+    if file is not None:
+        (folder / file).touch()
+    command("init", "--into", "project")
+    workflow = (folder / ".github" / "workflows" / "memory-contract.yml").read_text("utf-8")
+    assert f"      - run: pip install {installed}\n" in workflow
 
 
 def test_init_takes_a_factory_as_it_is(check, command):

@@ -20,10 +20,7 @@ from pytest_snapshot_db.golden import (
     FOLDER,
     Golden,
     build_manifest,
-    check_golden,
-    copy_golden,
     find_golden,
-    write_manifest,
 )
 
 # The same examples in every run: a failure here is a failure everywhere.
@@ -50,7 +47,7 @@ def honest(tmp_path_factory):
     golden, other = folder / "golden.db", folder / "other.db"
     make(golden, ["hello", "where is it?"])
     make(other, ["hello", "something else"])
-    write_manifest(build_manifest(golden, journal_mode="delete"), folder / "golden.json")
+    Golden(folder, "golden").replace_manifest(build_manifest(golden, journal_mode="delete"))
     return golden.read_bytes(), (folder / "golden.json").read_text("utf-8"), other
 
 
@@ -86,8 +83,7 @@ def mutations(draw):
 def outcome(golden, other):
     """Whether a file differs from the golden; None if the golden was refused."""
     try:
-        copy_golden(golden, golden.folder / "copy.db")
-        check_golden(golden)
+        golden.copy(golden.folder / "copy.db")
         return bool(compare_files(golden.path, other))
     except GoldenError as error:
         return None if str(error) else pytest.fail("an error without words")
@@ -126,7 +122,7 @@ def test_any_bytes_are_refused_or_change_no_verdict(honest, data_):
 def test_digests_of_another_file_do_not_make_it_the_same(honest):
     data, text, other = honest
     said = json.loads(text)
-    said["tables"] = build_manifest(other, journal_mode="delete").tables
+    said["tables"] = build_manifest(other, journal_mode="delete")["tables"]
     with TemporaryDirectory() as folder:
         golden = placed(folder, data, json.dumps(said).encode())
         assert outcome(golden, other) is True

@@ -178,6 +178,19 @@ def make_from_nothing():
     return InMemory()
 
 
+class Notes(Kept):
+    def __init__(self, file="class_stores_notes.db"):
+        self.at(file)
+
+
+def make_in_current_folder():
+    return Notes()
+
+
+def make_in_home():
+    return Notes(Path.home() / "notes.db")
+
+
 SHARED = {}
 
 

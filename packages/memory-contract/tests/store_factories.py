@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 
 from claude_agent_sdk import InMemorySessionStore
 from langgraph.checkpoint.memory import InMemorySaver
@@ -19,6 +20,20 @@ def nothing_of_the_kind(workspace):
 
 
 no_factory = 7
+
+
+class OneByOne:
+    """No framework's: it takes a batch, message by message, and stops at what it cannot keep."""
+
+    def __init__(self, workspace):
+        self._kept = {}
+
+    def append(self, session, messages):
+        for message in messages:
+            self._kept.setdefault(session, []).append(json.dumps(message))
+
+    def read(self, session):
+        return [json.loads(line) for line in self._kept.get(session, ())]
 
 
 def on_a_server(workspace, server):
@@ -89,6 +104,32 @@ class ForgetfulChatStore(SimpleChatStore):
 
 def forgetful_chat_store(workspace):
     return ForgetfulChatStore()
+
+
+CLOSED = []
+
+
+class ChatStoreToClose(SimpleChatStore):
+    def close(self):
+        CLOSED.append(self)
+
+
+def chat_store_to_close(workspace):
+    return ChatStoreToClose()
+
+
+class SlowChatStore(SimpleChatStore):
+    async def async_add_message(self, key, message):
+        await asyncio.sleep(0)
+        self.add_message(key, message)
+
+    async def aget_messages(self, key):
+        await asyncio.sleep(0)
+        return self.get_messages(key)
+
+
+def slow_chat_store(workspace):
+    return SlowChatStore()
 
 
 # The Claude Agent SDK

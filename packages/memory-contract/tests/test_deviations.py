@@ -58,7 +58,7 @@ def test_what_was_not_decided_stays_undecided(listed, verdict):
 def test_what_is_not_listed_stays_as_it_is(listed, verdict):
     other = result(verdict, case="append_storm")
     another_mode = result(verdict, mode="tasks")
-    assert listed.apply_to_all([other, another_mode]) == (other, another_mode)
+    assert [listed.apply(each) for each in (other, another_mode)] == [other, another_mode]
     assert Deviations().apply(result(verdict)) == result(verdict)
 
 
@@ -69,7 +69,7 @@ def test_without_modes_it_stands_for_all_of_them(listed, mode):
 
 
 def test_a_report_with_deviations_alone_is_no_failure(listed):
-    results = listed.apply_to_all([result("FAIL")])
+    results = [listed.apply(result("FAIL"))]
     report = Report(target="t", seed=1, gates=("concurrency",), results=results)
     assert (report.verdict, report.exit_code) == ("PASS", 0)
 

@@ -102,6 +102,22 @@ def test_a_factory_is_asked_what_it_makes(name, reach, flavours):
     assert failures(name) == {}
 
 
+def test_a_factory_that_is_told_no_place_does_not_write_to_the_users_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        TargetError, match=r"takes no workspace.* writes to class_stores_notes\.db"
+    ) as refused:
+        resolve("class_stores:make_in_current_folder")
+    assert list(tmp_path.iterdir()) == []
+    assert 'return Notes(file=workspace / "store.db")' in refused.value.hint
+
+
+def test_a_factory_with_one_place_for_all_data_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(TargetError, match="one place for all of its data, and now a session"):
+        resolve("class_stores:make_in_home")
+
+
 def test_a_factory_that_gives_no_store_is_refused_in_words():
     with pytest.raises(TargetError, match="make_number returned int, which speaks no vocabulary"):
         resolve("class_stores:make_number")

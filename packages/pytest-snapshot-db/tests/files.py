@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pytest_snapshot_db.compare import compare_files
 from pytest_snapshot_db.copy_live import copy_database
-from pytest_snapshot_db.diff_text import render
 from pytest_snapshot_db.rules import parse_rules
 
 
@@ -33,4 +32,4 @@ def difference(one, two, *, ignore=(), replace=None, limit=20):
 
 def told(*files, **options):
     """The same in words."""
-    return "\n".join(render(difference(*files, **options)))
+    return "\n".join(difference(*files, **options).lines)

@@ -11,8 +11,8 @@ from files import difference, make, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_snapshot_db.cell_text import suggest_ignore
 from pytest_snapshot_db.compare import compare_files
-from pytest_snapshot_db.diff_text import suggest_ignore
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.golden import write_canonical
 
@@ -507,7 +507,7 @@ def test_paths_that_differ_are_suggested_and_can_be_used(tmp_path):
     table = "CREATE TABLE n (id INTEGER PRIMARY KEY, at, body)"
     one = make(tmp_path / "a.db", table, (1, 1, '{"x-y": 1, "l": [1]}'), (2, 2, "{}"), name="n")
     two = make(tmp_path / "b.db", table, (1, 3, '{"x-y": 2, "l": [2]}'), (2, 4, "{}"), name="n")
-    suggested = suggest_ignore(difference(one, two))
+    suggested = suggest_ignore(difference(one, two).cells)
     assert json.loads(suggested) == {"n.at": "$", "n.body": ["$.l[0]", '$["x-y"]']}
     assert not difference(one, two, ignore=json.loads(suggested))
 

@@ -14,31 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, get_args
 
-Capability = Literal[
-    "pop",
-    "trim",
-    "clear",
-    "ttl",
-    "snapshot",
-    "rollback",
-    "fork",
-    "undo",
-    "keys",
-    "expected",
-    "list",
-    "limit",
-    "fields",
-    "structure",
-    "checksum",
-    "pages",
-    "export",
-    "search",
-    "filter",
-    "retract",
-    "item_ttl",
-    "forget",
-    "embedder",
-]
+# A key of `CAPABILITIES`.
+Capability = str
 CAPABILITIES: Final[dict[Capability, str]] = {
     "pop": "take the newest entry away and return it, None if there is none",
     "trim": "keep the newest n entries",

@@ -12,7 +12,7 @@ the list never says more than is true. Without `modes` it stands for every mode 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -68,10 +68,6 @@ class Deviations:
             failure = Failure(name="stale deviation", session="", proof=proof)
             return replace(result, verdict="FAIL", reason=proof, failures=(failure,))
         return result
-
-    def apply_to_all(self, results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
-        """Every result, as it counts."""
-        return tuple(map(self.apply, results))
 
 
 def read_deviations(path: Path) -> Deviations:

@@ -12,7 +12,6 @@ from typing import Final
 
 from pytest_snapshot_db.compare import Difference, compare_files
 from pytest_snapshot_db.copy_live import copy_database
-from pytest_snapshot_db.diff_text import render
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.rules import Rules, parse_rules
 from pytest_snapshot_db.version import __version__
@@ -82,7 +81,7 @@ def run_diff(options: argparse.Namespace) -> int:
     except GoldenError as error:
         sys.stderr.write(f"Error: {error}. Nothing was changed.\n")
         return WRONG_USAGE
-    print("\n".join(render(found)) if found else "The same.")
+    print("\n".join(found.lines) if found else "The same.")
     return DIFFERENT if found else 0
 
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from pytest_snapshot_db.cell_text import (
+    ROW_CHARS_MAX,
+    diff_json_cells,
+    escape_unseen,
+    pluralize,
+    render_cell,
+    render_cell_change,
+    shorten,
+)
 from pytest_snapshot_db.database import Database, Row, Table
 from pytest_snapshot_db.rules import RuledDatabase, Rules, check_rules
 
-# Rows of each kind and table that are kept to be shown; all are counted.
+# Rows of each kind and table that are shown; all are counted.
 ROWS_SHOWN: Final = 20
 HEADER: Final = ("user_version", "application_id")
 
@@ -23,60 +34,27 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaChange:
-    """A table, index, view or trigger that only one file has, or that differs."""
-
-    kind: str
-    name: str
-    before: str | None
-    after: str | None
-    rows: int = 0
-    """The rows of a table that only one file has."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowChange:
-    """A row of the expected file, of the obtained one, or both."""
-
-    at: Row
-    """Its primary key, or its place, counted from 1."""
-    before: Row | None
-    after: Row | None
-
-
-@dataclass(slots=True)
-class TableDifference:
-    """How the rows of a table differ."""
-
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
-    expected: int = 0
-    obtained: int = 0
-    gone: int = 0
-    added: int = 0
-    changed: int = 0
-    moved: Row | None = None
-    """The first row whose place among the common rows is another."""
-    shown: list[RowChange] = field(default_factory=list)
-
-    def get_key(self, row: Row) -> Row:
-        """Return the primary key of a row."""
-        return tuple(row[self.columns.index(column)] for column in self.key)
-
-
 @dataclass(slots=True)
 class Difference:
     """Everything in which the obtained file is not as expected; false if nothing."""
 
-    header: list[tuple[str, Any, Any]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    schema: list[SchemaChange] = field(default_factory=list)
-    tables: list[TableDifference] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """What to show: the schema first, then rows, each with no more than what changed."""
+    summary: list[str] = field(default_factory=list)
+    """The same in a few words for each object."""
+    cells: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The columns of changed rows, each with the JSON paths that differ."""
+    is_only_cells: bool = True
+    """Whether `cells` is all."""
 
     def __bool__(self) -> bool:
-        return bool(self.header or self.problems or self.schema or self.tables)
+        return bool(self.lines)
+
+    def add(self, summary: str, lines: Iterable[str], *, is_only_cells: bool = False) -> None:
+        """Add an object that differs."""
+        self.summary.append(summary)
+        self.lines += lines
+        self.is_only_cells &= is_only_cells
 
 
 def compare_files(
@@ -86,40 +64,62 @@ def compare_files(
     *,
     limit: int | None = ROWS_SHOWN,
 ) -> Difference:
-    """Compare two files that do not change; keep at most `limit` rows of each kind and table."""
+    """Compare two files that do not change; show at most `limit` rows of each kind and table."""
+    found = Difference()
     with Database(obtained) as database:
         problems, encoding = database.find_problems(), database.encoding
     with Database(expected) as one:
         if one.encoding != encoding:
             # SQLite does not attach such files to one connection.
-            return Difference(header=[("encoding", one.encoding, encoding)])
+            _add_header(found, "encoding", one.encoding, encoding)
+            return found
         two = Database(obtained, beside=one)
         rules = rules or Rules()
         check_rules(rules, one, two)
         if problems:
             # Rows of a damaged file may be anything, or unreadable.
-            return Difference(problems=problems)
-        found = Difference(schema=list(_compare_schemas(one, two)))
+            lines = (f"the obtained file is damaged: {escape_unseen(each)}" for each in problems)
+            found.add("damaged", lines)
+            return found
         for name in HEADER:
-            before, after = one.read_pragma(name), two.read_pragma(name)
-            if before != after:
-                found.header.append((name, before, after))
-        tables = _TableComparison(RuledDatabase(one, rules), RuledDatabase(two, rules), limit)
-        found.tables = list(tables.run())
+            _add_header(found, name, one.read_pragma(name), two.read_pragma(name))
+        _compare_schemas(found, one, two)
+        ruled = RuledDatabase(one, rules), RuledDatabase(two, rules)
+        for name, table in one.tables.items():
+            if name in two.tables and not ruled[0].is_left_out(table):
+                _TableComparison(*ruled, table, two.tables[name]).run(found, limit or sys.maxsize)
         return found
 
 
-def _compare_schemas(expected: Database, obtained: Database) -> Iterator[SchemaChange]:
+def _add_header(found: Difference, name: str, before: object, after: object) -> None:
+    if before != after:
+        line = f"{name}: {before} expected, {after} obtained"
+        found.add(f"{name} {before} → {after}", [line])
+
+
+def _compare_schemas(found: Difference, expected: Database, obtained: Database) -> None:
     before, after = expected.read_schema(), obtained.read_schema()
     for kind, name in sorted({*before, *after}):
         one, two = before.get((kind, name)), after.get((kind, name))
-        if one is None or two is None or _tokenize(one) != _tokenize(two):
-            rows = 0
-            if one is None or two is None:
-                database = obtained if one is None else expected
-                table = database.tables.get(name.lower()) if kind == "table" else None
-                rows = _count(database, table.source) if table else 0
-            yield SchemaChange(kind, name, one, two, rows)
+        if one is not None and two is not None and _tokenize(one) == _tokenize(two):
+            continue
+        change = "added" if one is None else "gone" if two is None else "changed"
+        database = obtained if one is None else expected
+        table = database.tables.get(name.lower()) if kind == "table" else None
+        rows = _count(database, table.source) if table and change != "changed" else 0
+        title = f"{kind} {escape_unseen(name)}"
+        diff = unified_diff((one or "").splitlines(), (two or "").splitlines(), lineterm="", n=2)
+        found.add(
+            f"{title} {change}",
+            [
+                f"{title}: {change}" + (f", with {pluralize(rows, 'row')}" if rows else ""),
+                *(
+                    f"  {line[:1]} {escape_unseen(line[1:])}".rstrip()
+                    for line in list(diff)[2:]
+                    if not line.startswith("@@")
+                ),
+            ],
+        )
 
 
 def _tokenize(sql: str) -> list[str]:
@@ -132,73 +132,76 @@ def _count(database: Database, source: str) -> int:
 
 
 class _TableComparison:
-    """Compares tables one after the other, each by way of temporary tables.
+    """Compares one table of two files, by way of temporary tables.
 
     `before` and `after` hold the rows as the rules let them be seen, in their order, as c0, c1, …
     and `reals`, which tells apart what SQL takes for equal: 1 and 1.0, 0.0 and -0.0. `pair` holds
     the rowids of rows that differ; a row that only one file has is beside a NULL.
     """
 
-    def __init__(self, one: RuledDatabase, two: RuledDatabase, limit: int | None) -> None:
+    def __init__(self, one: RuledDatabase, two: RuledDatabase, table: Table, other: Table) -> None:
         self._database = one.database
         self._execute = one.database.execute
-        self._one, self._two = one, two
-        self._limit = sys.maxsize if limit is None else limit
+        self._name = table.name
+        self._columns = tuple(name for name in table.columns if other.has_column(name.lower()))
+        # A temporary table has at least one column.
+        self._cells = [f"c{number}" for number in range(max(1, len(self._columns)))]
+        has_key = one.has_key(table) and two.has_key(other) and table.key == other.key
+        self._key = table.key if has_key else ()
+        self._is_ordered = one.has_order(table) and two.has_order(other)
+        self._stage("before", one, table)
+        self._stage("after", two, other)
 
-    def run(self) -> Iterator[TableDifference]:
-        """Compare all tables that both files have and that are not ignored."""
-        for name, table in self._one.database.tables.items():
-            other = self._two.database.tables.get(name)
-            if other is not None and not self._one.is_left_out(table):
-                yield from self._compare(table, other)
-
-    def _compare(self, table: Table, other: Table) -> Iterator[TableDifference]:
-        names = table.columns
-        columns = tuple(name for name in names if other.has_column(name.lower()))
-        found = TableDifference(table.name, columns)
-        self._stage("before", self._one, table, columns)
-        self._stage("after", self._two, other, columns)
-        found.expected = _count(self._database, "before")
-        found.obtained = _count(self._database, "after")
-        cells = [*_name_cells(columns), "reals"]
+    def run(self, found: Difference, limit: int) -> None:
+        """Add how the rows differ."""
+        expected, obtained = (_count(self._database, name) for name in ("before", "after"))
+        cells = [*self._cells, "reals"]
         rows = [", ".join(f"{name}.{cell}" for cell in cells) for name in ("before", "after")]
         differs = f"({rows[0]}) IS NOT ({rows[1]})"
-        if found.expected == found.obtained and not self._execute(
+        if expected == obtained and not self._execute(
             f"SELECT 1 FROM before JOIN after ON before.rowid = after.rowid WHERE {differs} LIMIT 1"
         ):
             return
-        if self._one.has_key(table) and self._two.has_key(other) and table.key == other.key:
-            found.key = table.key
         # A key with NULLs need not tell rows apart.
-        if not found.key or not self._match([f"c{columns.index(each)}" for each in found.key]):
-            found.key = ()
+        keys = [f"c{self._columns.index(each)}" for each in self._key]
+        if not keys or not self._match(keys):
+            self._key = ()
             self._match(cells)
         self._pair(differs)
-        if not found.key:
-            self._pair_by_place()
-        ((found.gone, found.changed, found.added),) = self._execute(
+        ((gone, changed, added),) = self._execute(
             "SELECT count(*) FILTER (WHERE new IS NULL),"
             " count(*) FILTER (WHERE old IS NOT NULL AND new IS NOT NULL),"
             " count(*) FILTER (WHERE old IS NULL) FROM pair"
         )
-        differ = bool(found.gone or found.changed or found.added)
-        ordered = self._one.has_order(table) and self._two.has_order(other)
-        if ordered if found.key else not differ:
-            found.moved = self._find_moved(found)
-        if differ or found.moved:
-            found.shown = list(self._read_shown(found))
-            yield found
+        total = gone + changed + added
+        moved = self._find_moved() if (self._is_ordered if self._key else not total) else ""
+        if not total and not moved:
+            return
+        counts = {"gone": gone, "changed": changed, "added": added}
+        what = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        what = what or "the same rows in another order"
+        name = escape_unseen(self._name)
+        of = f"{pluralize(expected, 'row')} expected, {obtained} obtained"
+        lines = [f"table {name}: {what} ({of})"]
+        pairs = self._select_pairs(limit)
+        for old, new in pairs:
+            lines += self._render_pair(found, old, new)
+        if total > len(pairs):
+            lines.append(f"  … and {total - len(pairs)} more")
+        if moved:
+            lines.append(f"  ~ the rows that both have stand in another order from {moved} on")
+        is_only_cells = changed == len(pairs) and not gone and not added and not moved
+        found.add(f"{name}: {what}", lines, is_only_cells=is_only_cells)
 
-    def _stage(self, name: str, side: RuledDatabase, table: Table, columns: Sequence[str]) -> None:
+    def _stage(self, name: str, side: RuledDatabase, table: Table) -> None:
         """Copy rows into a temporary table without types and collations."""
-        cells = _name_cells(columns)
         # The angle tells 0.0 from -0.0.
-        reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in cells]
+        reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in self._cells]
         marks = ", ".join(["','", *reals])
-        values = ", ".join(side.select_cell(table, column) for column in columns) or "NULL"
+        values = ", ".join(side.select_cell(table, column) for column in self._columns) or "NULL"
         self._execute(f"DROP TABLE IF EXISTS {name}")
         self._execute(
-            f"CREATE TEMP TABLE {name} ({', '.join(cells)}, reals AS (concat_ws({marks})))"
+            f"CREATE TEMP TABLE {name} ({', '.join(self._cells)}, reals AS (concat_ws({marks})))"
         )
         source = side.select_from(table)
         side.database.execute(f"INSERT INTO {name} SELECT {values} FROM {source}")
@@ -232,46 +235,67 @@ class _TableComparison:
             " LEFT JOIN before ON before.rowid = old LEFT JOIN after ON after.rowid = new"
             f" WHERE old IS NULL OR new IS NULL OR {differs}"
         )
-
-    def _pair_by_place(self) -> None:
-        """Take rows without a key for changed ones if they stand in the same places."""
-        alone = "SELECT {0} FROM pair WHERE {0} IS NOT NULL"
-        old, new = alone.format("old"), alone.format("new")
-        if not self._execute(f"{old} EXCEPT {new}") and not self._execute(f"{new} EXCEPT {old}"):
+        # Rows without a key are taken for changed ones if they stand in the same places.
+        alone = "SELECT {0} FROM pair WHERE {0} IS NOT NULL EXCEPT SELECT {1} FROM pair"
+        sides = (("old", "new"), ("new", "old"))
+        if not self._key and not any(self._execute(alone.format(*side)) for side in sides):
             self._execute("UPDATE pair SET new = old; DELETE FROM pair WHERE old IS NULL")
 
-    def _find_moved(self, found: TableDifference) -> Row | None:
-        """Return the key or place of the first row that stands elsewhere among the common ones."""
+    def _find_moved(self) -> str:
+        """Name the first row that stands elsewhere among those that both files have."""
         moved = self._execute(
             "SELECT new FROM (SELECT new, row_number() OVER (ORDER BY old) AS place,"
             " row_number() OVER (ORDER BY new) AS new_place"
             " FROM matched WHERE old IS NOT NULL AND new IS NOT NULL)"
             " WHERE place <> new_place ORDER BY new LIMIT 1"
         )
-        for (place,) in moved:
-            return found.get_key(self._read_row("after", found, place)) if found.key else (place,)
-        return None
+        return self._name_row(self._read_row("after", moved[0][0]), moved[0][0]) if moved else ""
 
-    def _read_shown(self, found: TableDifference) -> Iterator[RowChange]:
+    def _select_pairs(self, limit: int) -> list[tuple[int | None, int | None]]:
         # With a key, rows that are gone and changed ones come in the order of the expected file.
-        order = "old IS NULL" if found.key else "new IS NOT NULL, old IS NULL"
-        for old, new in self._execute(
+        order = "old IS NULL" if self._key else "new IS NOT NULL, old IS NULL"
+        return self._execute(
             "SELECT old, new FROM (SELECT *, row_number() OVER"
             " (PARTITION BY old IS NULL, new IS NULL ORDER BY coalesce(old, new)) AS number"
             f" FROM pair) WHERE number <= ? ORDER BY {order}, coalesce(old, new)",
-            (self._limit,),
-        ):
-            before = None if old is None else self._read_row("before", found, old)
-            after = None if new is None else self._read_row("after", found, new)
-            at = found.get_key(before or after or ()) if found.key else (old or new,)
-            yield RowChange(at, before, after)
+            (limit,),
+        )
 
-    def _read_row(self, name: str, found: TableDifference, rowid: int) -> Row:
-        cells = _name_cells(found.columns)
-        (row,) = self._database.read_rows(cells, f"{name} WHERE rowid = {rowid}")
-        return row[: len(found.columns)]
+    def _read_row(self, name: str, rowid: int) -> Row:
+        (row,) = self._database.read_rows(self._cells, f"{name} WHERE rowid = {rowid}")
+        return row[: len(self._columns)]
 
+    def _render_pair(self, found: Difference, old: int | None, new: int | None) -> Iterator[str]:
+        if old is not None and new is not None:
+            before, after = self._read_row("before", old), self._read_row("after", new)
+            lines = list(self._render_changes(found, before, after))
+            at = f"  ~ {self._name_row(before, old)}"
+            if len(lines) == 1:
+                yield f"{at}: {lines[0]}"
+            else:
+                yield at
+                yield from (f"      {line}" for line in lines)
+            return
+        sign, name, place = ("-", "before", old) if old is not None else ("+", "after", new)
+        row = self._read_row(name, place or 0)
+        cells = [
+            f"{escape_unseen(column)}={render_cell(cell)}"
+            for column, cell in zip(self._columns, row, strict=True)
+            if column not in self._key
+        ]
+        at = self._name_row(row, place or 0)
+        yield f"  {sign} {at}: {shorten(', '.join(cells), ROW_CHARS_MAX)}"
 
-def _name_cells(columns: Sequence[str]) -> list[str]:
-    """Name the columns of a temporary table, which has at least one."""
-    return [f"c{number}" for number in range(max(1, len(columns)))]
+    def _render_changes(self, found: Difference, before: Row, after: Row) -> Iterator[str]:
+        for column, one, two in zip(self._columns, before, after, strict=True):
+            # repr tells 1 from 1.0, and 0.0 from -0.0.
+            if repr(one) != repr(two):
+                paths = diff_json_cells(one, two)
+                found.cells[f"{self._name}.{column}"] |= {path for path, _, _ in paths} or {"$"}
+                yield from render_cell_change(column, one, two, paths)
+
+    def _name_row(self, row: Row, place: int) -> str:
+        """Return the primary key of a row, or its place, counted from 1."""
+        cells = {column: row[self._columns.index(column)] for column in self._key}
+        names = [f"{escape_unseen(name)}={render_cell(cell)}" for name, cell in cells.items()]
+        return ", ".join(names) or f"row {place}"

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,19 +51,26 @@ def copy_database(path: Path, into: Path) -> str:
 
 
 def _copy(path: Path, into: Path) -> None:
-    try:
+    with translate_errors(path):
         try:
             _backup(path, into, apsw.SQLITE_OPEN_READONLY)
         except (apsw.ReadOnlyError, apsw.CantOpenError):
             _recover_copy(path, into)
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and of files as ours, with the name of the file."""
+    try:
+        yield
     except apsw.BusyError:
         raise GoldenError(f"{path} is locked by a writer that does not commit or close") from None
     except apsw.NotADBError:
         raise GoldenError(f"{path} is not a SQLite database") from None
     except apsw.Error as error:
-        raise GoldenError(f"{path} cannot be read: {error}") from None
+        raise GoldenError(f"{path} cannot be read: {error}") from error
     except OSError as error:
-        raise GoldenError(f"{path} cannot be copied: {error.strerror}") from None
+        raise GoldenError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _recover_copy(path: Path, into: Path) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import apsw
 
-from pytest_snapshot_db.copy_live import to_uri
-from pytest_snapshot_db.errors import GoldenError
+from pytest_snapshot_db.copy_live import to_uri, translate_errors
 
 Cell = int | float | str | bytes | None
 Row = tuple[Cell, ...]
@@ -193,17 +192,6 @@ class Database:
             )
             if self._is_readable(f"* FROM {terms}"):
                 yield Table(name=f"{name} terms", source=f"{terms} AS source", columns=columns)
-
-
-@contextmanager
-def translate_errors(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as ours, with the name of the file."""
-    try:
-        yield
-    except apsw.NotADBError as error:
-        raise GoldenError(f"{path} is not a SQLite database") from error
-    except apsw.Error as error:
-        raise GoldenError(f"{path} cannot be read: {error}") from error
 
 
 def quote_name(name: str) -> str:

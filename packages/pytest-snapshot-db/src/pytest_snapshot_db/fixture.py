@@ -16,25 +16,21 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_snapshot_db.cell_text import suggest_ignore
 from pytest_snapshot_db.compare import Difference, compare_files
 from pytest_snapshot_db.copy_live import copy_database
-from pytest_snapshot_db.diff_text import render, suggest_ignore
 from pytest_snapshot_db.errors import GoldenError, GoldenWarning
 from pytest_snapshot_db.golden import (
     NAME_CHARS_MAX,
     Build,
     Golden,
-    check_golden,
-    copy_golden,
     find_golden,
     hash_builder,
     name_builder,
-    remove_obtained,
     write_canonical,
 )
 from pytest_snapshot_db.rules import Ignored, Rules, parse_rules
 from pytest_snapshot_db.session import Session, shorten_path
-from pytest_snapshot_db.update import adopt_golden, rebuild_golden, write_golden
 
 VARIABLE: Final = "INDELIBLE_SNAPSHOT_DB"
 
@@ -132,14 +128,14 @@ class SnapshotDb:
         golden = find_golden(self._test.path, name)
         self._adopt(golden)
         if build is not None and self._session.may_write(golden):
-            rebuild_golden(self._session, golden, build, self._test.nodeid)
+            self._session.rebuild(golden, build, self._test.nodeid)
         if not golden.exists():
             raise self._report_missing(golden, can_be_made=build is not None)
         path = self._find_free_path(name)
-        manifest = copy_golden(golden, path)
+        manifest = golden.copy(path)
         self._session.record_use(golden, self._test.nodeid)
-        if build is not None and manifest.builder is not None:
-            self._check_builder(golden, build, manifest.builder)
+        if build is not None and manifest["builder"] is not None:
+            self._check_builder(golden, build, manifest["builder"])
         return self._set_path(path)
 
     def _compare(self, golden: Golden, path: Path, rules: Rules) -> None:
@@ -148,16 +144,14 @@ class SnapshotDb:
             mode = copy_database(path, obtained)
             self._adopt(golden)
             if self._session.may_write(golden):
-                test = self._test.nodeid
-                write_golden(
-                    self._session, golden, obtained, journal_mode=mode, test=test, rules=rules
-                )
+                self._session.write(golden, obtained, mode, self._test.nodeid, rules=rules)
             if not golden.exists():
                 raise self._report_missing(golden, can_be_made=True)
-            check_golden(golden)
+            with golden.lock():
+                golden.check()
             if found := compare_files(golden.path, obtained, rules):
                 raise self._report_difference(golden, found, obtained)
-        remove_obtained(golden)
+        golden.remove_obtained()
         self._session.record_use(golden, self._test.nodeid)
 
     def _adopt(self, golden: Golden) -> None:
@@ -168,7 +162,7 @@ class SnapshotDb:
                     f"{self._shorten(golden.path)} has no manifest yet. To take it as it is:\n"
                     f"  {self._command} --snapshot-db-update-only=new"
                 )
-            adopt_golden(self._session, golden, self._test.nodeid)
+            self._session.adopt(golden, self._test.nodeid)
 
     def _find_free_path(self, name: str) -> Path:
         if self._folder is None:
@@ -214,7 +208,7 @@ class SnapshotDb:
         other = self._shorten(self._keep_obtained(golden, obtained))
         lines = [
             f"The database does not match the golden {golden.name!r}.",
-            *render(found),
+            *found.lines,
             "",
             f"expected: {expected}",
             f"obtained: {other}",
@@ -225,7 +219,8 @@ class SnapshotDb:
         return GoldenError("\n".join(lines))
 
     def _suggest(self, found: Difference) -> Iterator[str]:
-        if ignore := suggest_ignore(found):
+        if found.is_only_cells:
+            ignore = suggest_ignore(found.cells)
             yield f"if it differs in every run: ignore={ignore}"
         for connection in self._connections:
             with suppress(sqlite3.Error):

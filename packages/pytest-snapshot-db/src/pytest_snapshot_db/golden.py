@@ -16,9 +16,9 @@ import shlex
 import shutil
 import textwrap
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.version import __version__
 
 Build = Callable[[Path], Any]
+Manifest = dict[str, Any]
 
 FORMAT: Final = 1
 FOLDER: Final = "__snapshot_dbs__"
@@ -50,6 +51,8 @@ _NOT_CODE: Final = {
     tokenize.INDENT,
     tokenize.DEDENT,
 }
+# Goldens whose bytes were checked by this process, with what `stat` said of them then.
+_checked: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,75 @@ class Golden:
         """Whether it was written."""
         return self.path.exists() and self.manifest_path.exists()
 
+    @contextmanager
+    def lock(self, *, exclusive: bool = False) -> Iterator[None]:
+        """Lock the folder: shared to read, exclusive to replace.
+
+        A lock on the folder needs no file of its own, and ends with the process.
+        """
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # Some file systems have no locks.
+                fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def check(self) -> Manifest:
+        """Return the manifest, and raise TouchedError if the file has other bytes; it is locked.
+
+        A file is hashed once in each process, and again if it was written to.
+        """
+        seen = (*stat_file(self.path), *stat_file(self.manifest_path))
+        known = _checked.get(self.path)
+        if known is not None and known[0] == seen:
+            return known[1]
+        manifest = read_manifest(self.manifest_path)
+        if hash_file(self.path) != manifest["sha256"]:
+            raise TouchedError(
+                f"{self.path} is not the file that was written: {_explain_touched(self.path)}"
+            )
+        _checked[self.path] = (seen, manifest)
+        return manifest
+
+    def copy(self, into: Path) -> Manifest:
+        """Make a writable copy, in the journal mode of the original."""
+        with self.lock():
+            manifest = self.check()
+            shutil.copyfile(self.path, into)
+        into.chmod(0o600)
+        if manifest["journal_mode"] == "wal":
+            set_wal_mode(into)
+        return manifest
+
+    def make_folder(self) -> None:
+        """Make the folder of a module's goldens, with a .gitignore beside the first."""
+        is_first = not self.folder.parent.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if is_first:
+            (self.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
+
+    def replace(self, fresh: Path, manifest: Manifest) -> None:
+        """Replace the golden, which is locked, by a file on the same file system."""
+        fresh.chmod(0o644)
+        # The manifest first: a database without one was put there by hand.
+        self.replace_manifest(manifest)
+        fresh.replace(self.path)
+        self.remove_obtained()
+
+    def replace_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest of the golden, which is locked, by way of a new file."""
+        written = self.folder / f".writing-{os.getpid()}.json"
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        written.write_text(text + "\n", "utf-8")
+        written.replace(self.manifest_path)
+
+    def remove_obtained(self) -> None:
+        """Remove what an earlier run obtained, if the folder can be written to."""
+        if self.obtained_path.exists():
+            with suppress(OSError):
+                self.obtained_path.unlink()
+
 
 def find_golden(module: Path, name: str) -> Golden:
     """Return the golden that a test module calls by this name."""
@@ -91,43 +163,24 @@ def find_golden(module: Path, name: str) -> Golden:
     return Golden(module.parent / FOLDER / module.stem, name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
-    """A golden in short."""
-
-    format: int = FORMAT
-    sha256: str
-    """Of the file, so that every change of it is found."""
-    journal_mode: str
-    """Of the original; copies of the golden get it back."""
-    user_version: int
-    application_id: int
-    schema: str
-    tables: Mapping[str, Mapping[str, int | str]]
-    """The number of rows and a digest of each table, which show in a diff what changed."""
-    sqlite: str
-    pytest_snapshot_db: str = __version__
-    builder: str | None = None
-    """A digest of the code that built it."""
-    built_by: str | None = None
-
-
 def build_manifest(path: Path, *, journal_mode: str, builder: Build | None = None) -> Manifest:
-    """Describe a file."""
+    """Describe a file: `sha256`, `journal_mode` and `builder` are used, the rest is for people."""
     with Database(path) as database:
         schema = sorted(database.read_schema().items())
         tables = sorted(database.tables.values(), key=lambda table: table.name)
-        return Manifest(
-            sha256=hash_file(path),
-            journal_mode=journal_mode,
-            user_version=database.read_pragma("user_version"),
-            application_id=database.read_pragma("application_id"),
-            schema=hashlib.sha256(repr(schema).encode()).hexdigest(),
-            tables={table.name: _describe_table(database, table) for table in tables},
-            sqlite=apsw.sqlite_lib_version(),
-            builder=hash_builder(builder),
-            built_by=name_builder(builder),
-        )
+        return {
+            "format": FORMAT,
+            "sha256": hash_file(path),
+            "journal_mode": journal_mode,
+            "user_version": database.read_pragma("user_version"),
+            "application_id": database.read_pragma("application_id"),
+            "schema": hashlib.sha256(repr(schema).encode()).hexdigest(),
+            "tables": {table.name: _describe_table(database, table) for table in tables},
+            "sqlite": apsw.sqlite_lib_version(),
+            "pytest_snapshot_db": __version__,
+            "builder": builder and hash_builder(builder),
+            "built_by": builder and name_builder(builder),
+        }
 
 
 def _describe_table(database: Database, table: Table) -> dict[str, int | str]:
@@ -139,35 +192,45 @@ def _describe_table(database: Database, table: Table) -> dict[str, int | str]:
     return {"rows": rows, "digest": digest.hexdigest()}
 
 
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest; raise GoldenError if it is none."""
+    try:
+        manifest: Manifest = json.loads(path.read_text("utf-8"))
+        if manifest["format"] > FORMAT:
+            raise GoldenError(
+                f"{path} was written by a newer pytest-snapshot-db"
+                f" ({manifest['pytest_snapshot_db']}): upgrade to use it"
+            )
+        return manifest | {name: manifest[name] for name in ("sha256", "journal_mode", "builder")}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise GoldenError(f"{path} is not the manifest of a golden: {error}") from None
+
+
 def hash_file(path: Path) -> str:
     """Hash the bytes of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write a manifest so that git shows no more than what changed."""
-    path.write_text(json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+def stat_file(path: Path) -> tuple[int, ...]:
+    """Return what shows that a file was written to, without reading it."""
+    found = os.stat(path)  # noqa: PTH116 (called after each test)
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest; raise GoldenError if it is none."""
-    try:
-        fields = json.loads(path.read_text("utf-8"))
-        if fields["format"] > FORMAT:
-            raise GoldenError(
-                f"{path} was written by a newer pytest-snapshot-db"
-                f" ({fields['pytest_snapshot_db']}): upgrade to use it"
-            )
-        return Manifest(**fields)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GoldenError(f"{path} is not the manifest of a golden: {error}") from None
+def _explain_touched(path: Path) -> str:
+    with path.open("rb") as file:
+        if file.read(64).startswith(b"version https://git-lfs"):
+            return "it is a pointer of Git LFS. Fetch the file itself: git lfs pull"
+    return (
+        "somebody has changed it since. Bring it back from version control, or make it again:\n"
+        f"  git checkout -- {shlex.quote(str(path))}\n"
+        "  pytest --snapshot-db-update-only=changed"
+    )
 
 
-def hash_builder(builder: Build | None) -> str | None:
+def hash_builder(builder: Build) -> str | None:
     """Hash the code of a function without comments and spaces; None if there is no source."""
-    if builder is None:
-        return None
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(builder)))
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -177,85 +240,10 @@ def hash_builder(builder: Build | None) -> str | None:
     return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
-def name_builder(builder: Build | None) -> str | None:
+def name_builder(builder: Build) -> str:
     """Return the module and the name of a function."""
-    if builder is None:
-        return None
     name = getattr(builder, "__qualname__", type(builder).__name__)
     return f"{getattr(builder, '__module__', '?')}:{name}"
-
-
-def stat_file(path: Path) -> tuple[int, ...]:
-    """Return what shows that a file was written to, without reading it."""
-    found = os.stat(path)  # noqa: PTH116 (called after each test)
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
-
-
-@contextmanager
-def lock(golden: Golden, *, exclusive: bool) -> Iterator[None]:
-    """Lock the folder of a golden: shared to read, exclusive to replace.
-
-    A lock on the folder needs no file of its own, and ends with the process.
-    """
-    descriptor = os.open(golden.folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # Some file systems have no locks.
-            fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-_checked: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
-
-
-def check_golden(golden: Golden, *, is_locked: bool = False) -> Manifest:
-    """Return the manifest of a golden, and raise TouchedError if its file has other bytes.
-
-    A file is hashed once in each process, and again if it was written to.
-    """
-    with nullcontext() if is_locked else lock(golden, exclusive=False):
-        seen = (*stat_file(golden.path), *stat_file(golden.manifest_path))
-        known = _checked.get(golden.path)
-        if known is not None and known[0] == seen:
-            return known[1]
-        manifest = read_manifest(golden.manifest_path)
-        if hash_file(golden.path) != manifest.sha256:
-            raise TouchedError(
-                f"{golden.path} is not the file that was written: {_explain(golden)}"
-            )
-        _checked[golden.path] = (seen, manifest)
-        return manifest
-
-
-def _explain(golden: Golden) -> str:
-    with golden.path.open("rb") as file:
-        if file.read(64).startswith(b"version https://git-lfs"):
-            return "it is a pointer of Git LFS. Fetch the file itself: git lfs pull"
-    return (
-        "somebody has changed it since. Bring it back from version control, or make it again:\n"
-        f"  git checkout -- {shlex.quote(str(golden.path))}\n"
-        "  pytest --snapshot-db-update-only=changed"
-    )
-
-
-def copy_golden(golden: Golden, into: Path) -> Manifest:
-    """Make a writable copy, in the journal mode of the original."""
-    manifest = check_golden(golden)
-    with lock(golden, exclusive=False):
-        shutil.copyfile(golden.path, into)
-    into.chmod(0o600)
-    if manifest.journal_mode == "wal":
-        set_wal_mode(into)
-    return manifest
-
-
-def make_folder(golden: Golden) -> None:
-    """Make the folder of a module's goldens, with a .gitignore beside the first."""
-    is_first = not golden.folder.parent.exists()
-    golden.folder.mkdir(parents=True, exist_ok=True)
-    if is_first:
-        (golden.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
 
 
 def write_canonical(path: Path, into: Path) -> None:
@@ -272,26 +260,3 @@ def write_canonical(path: Path, into: Path) -> None:
             raise GoldenError(f"{path} cannot be written anew: {error}") from None
     if into.stat().st_size == 0:
         raise GoldenError("the database is empty: nothing was written to it")
-
-
-def replace_golden(golden: Golden, fresh: Path, manifest: Manifest) -> None:
-    """Replace a golden, which is locked, by a file on the same file system."""
-    fresh.chmod(0o644)
-    # The manifest first: a database without one was put there by hand.
-    replace_manifest(golden, fresh, manifest)
-    fresh.replace(golden.path)
-    remove_obtained(golden)
-
-
-def replace_manifest(golden: Golden, beside: Path, manifest: Manifest) -> None:
-    """Replace a manifest, whose golden is locked, by way of a new file."""
-    written = beside.with_suffix(".json")
-    write_manifest(manifest, written)
-    written.replace(golden.manifest_path)
-
-
-def remove_obtained(golden: Golden) -> None:
-    """Remove what an earlier run obtained, if the folder can be written to."""
-    if golden.obtained_path.exists():
-        with suppress(OSError):
-            golden.obtained_path.unlink()

@@ -74,12 +74,16 @@ def pytest_configure_node(node: Any) -> None:
 def _get_session(config: pytest.Config) -> Session:
     """Return what this process knows of the goldens of the run."""
     if _SESSION not in config.stash:
-        from pytest_snapshot_db.session import start_session  # noqa: PLC0415
+        from pytest_snapshot_db.session import Session  # noqa: PLC0415
 
         only = config.getoption("snapshot_db_update_only")
         every = ("new", "changed") if config.getoption("snapshot_db_update") else ()
-        update = frozenset((only,) if only else every)
-        config.stash[_SESSION] = start_session(config, _get_folder(config), update)
+        config.stash[_SESSION] = Session(
+            _get_folder(config),
+            worker=getattr(config, "workerinput", {}).get("workerid", "main"),
+            root=config.invocation_params.dir,
+            update=frozenset((only,) if only else every),
+        )
     return config.stash[_SESSION]
 
 

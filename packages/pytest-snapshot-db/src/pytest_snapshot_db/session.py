@@ -1,4 +1,4 @@
-"""One run of pytest and its goldens, in all of its processes.
+"""One run of pytest and its goldens, in all of its processes: what was used, touched and written.
 
 Workers of xdist write what happens into files of one folder, and the process that started the run
 reads them at its end. The folder exists only if a golden was used.
@@ -6,18 +6,32 @@ reads them at its end. The folder exists only if a golden was used.
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
-from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.golden import Build, Golden, hash_file, read_manifest, stat_file
+from pytest_snapshot_db.compare import compare_files
+from pytest_snapshot_db.copy_live import SIDE_FILES, copy_database, read_journal_mode
+from pytest_snapshot_db.database import Database
+from pytest_snapshot_db.errors import GoldenError, TouchedError
+from pytest_snapshot_db.golden import (
+    Build,
+    Golden,
+    Manifest,
+    build_manifest,
+    hash_file,
+    name_builder,
+    read_manifest,
+    stat_file,
+    write_canonical,
+)
+from pytest_snapshot_db.rules import Rules
 
 # Records of goldens that were written.
 WRITES: Final = ("new", "changed", "kept")
@@ -25,7 +39,7 @@ WRITES: Final = ("new", "changed", "kept")
 
 @dataclass(slots=True)
 class Session:
-    """One process of a run."""
+    """One process of a run. It writes only what was asked for, and each golden once."""
 
     folder: Path
     worker: str
@@ -33,8 +47,7 @@ class Session:
     """Where the run was started."""
     update: frozenset[str]
     """What this run may write: goldens that are `new`, and such as `changed`."""
-    rebuilt: dict[Path, Build] = field(default_factory=dict)
-    """Goldens that were built again in this process, and by which function."""
+    _rebuilt: dict[Path, Build] = field(default_factory=dict)
     _seen: dict[Path, tuple[int, ...]] = field(default_factory=dict)
 
     def may_write(self, golden: Golden) -> bool:
@@ -42,12 +55,12 @@ class Session:
         return ("changed" if golden.exists() else "new") in self.update
 
     def record_use(self, golden: Golden, test: str) -> None:
-        """Write down that a test was given a golden, or was compared with it."""
+        """Record that a test was given a golden, or was compared with it."""
         self._seen.setdefault(golden.path, stat_file(golden.path))
         self._record("used", golden.path, test)
 
     def record_touched(self, test: str) -> None:
-        """After each test, write down the goldens that somebody wrote to."""
+        """After each test, record the goldens that somebody wrote to."""
         for path, before in self._seen.items():
             try:
                 now = stat_file(path)
@@ -57,8 +70,7 @@ class Session:
                 self._seen[path] = now
                 self._record("touched", path, test)
 
-    def record_write(self, golden: Golden, test: str, *, kind: str, why: str) -> None:
-        """Write down that this run has written a golden."""
+    def _record_write(self, kind: str, golden: Golden, test: str, why: str) -> None:
         self._seen[golden.path] = stat_file(golden.path)
         self._record(kind, golden.path, test, why=why)
 
@@ -68,7 +80,75 @@ class Session:
         with (self.folder / f"{self.worker}.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    def find_writer(self, golden: Golden) -> str | None:
+    def adopt(self, golden: Golden, test: str) -> None:
+        """Make a golden of the file that somebody put in its place; the file is not changed."""
+        with golden.lock(exclusive=True):
+            if golden.exists():
+                return
+            beside = [Path(f"{golden.path}{end}") for end in SIDE_FILES]
+            if left := " and ".join(path.name for path in beside if path.exists()):
+                raise GoldenError(
+                    f"{golden.path} has {left} beside it: close whoever has it open, or merge them"
+                    f" first (sqlite3 {golden.path} 'PRAGMA wal_checkpoint(TRUNCATE)')"
+                )
+            mode = read_journal_mode(golden.path)
+            golden.replace_manifest(build_manifest(golden.path, journal_mode=mode))
+            self._record_write("new", golden, test, "taken as it was")
+
+    def rebuild(self, golden: Golden, build: Build, test: str) -> None:
+        """Build a golden again, once in each process; write it if it is missing or differs."""
+        if self._rebuilt.get(golden.path) == build:
+            return
+        with tempfile.TemporaryDirectory(prefix="snapshot-db-build-") as folder:
+            made, mode = _build_once(build, golden.name, Path(folder, "first"))
+            again, _ = _build_once(build, golden.name, Path(folder, "second"))
+            if difference := compare_files(made, again, limit=1):
+                raise GoldenError(
+                    f"{name_builder(build)} does not build the same file each time, so nothing was"
+                    " written.\n"
+                    + "".join(f"  {line}\n" for line in difference.lines)
+                    + "Give it fixed times, ids and seeds, and an order wherever it goes through a"
+                    " set."
+                )
+            self.write(golden, made, mode, test, builder=build)
+        self._rebuilt[golden.path] = build
+
+    def write(
+        self,
+        golden: Golden,
+        obtained: Path,
+        journal_mode: str,
+        test: str,
+        *,
+        rules: Rules | None = None,
+        builder: Build | None = None,
+    ) -> None:
+        """Make a file the golden; raise GoldenError if another test of this run made another."""
+        with Database(obtained) as database:
+            if problems := database.find_problems():
+                raise GoldenError(f"a damaged file is not made a golden: {problems[0]}")
+        golden.make_folder()
+        with tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-") as folder:
+            fresh = Path(folder) / "fresh.db"
+            write_canonical(obtained, fresh)
+            manifest = build_manifest(fresh, journal_mode=journal_mode, builder=builder)
+            with golden.lock(exclusive=True):
+                kind, why = _find_change(golden, fresh, manifest, rules)
+                if kind == "same":
+                    return
+                if kind == "kept":
+                    by = {name: manifest[name] for name in ("builder", "built_by")}
+                    golden.replace_manifest(golden.check() | by)
+                elif other := self._find_writer(golden):
+                    raise GoldenError(
+                        f"{other} wrote another {golden.name!r} in this run: give one of the two"
+                        f" another name.\n  {why}"
+                    )
+                else:
+                    golden.replace(fresh, manifest)
+                self._record_write(kind, golden, test, why)
+
+    def _find_writer(self, golden: Golden) -> str | None:
         """Return the test that wrote this golden in this run, if one did."""
         for each in _read_records(self.folder):
             if each["kind"] in WRITES and each["golden"] == str(golden.path):
@@ -76,10 +156,40 @@ class Session:
         return None
 
 
-def start_session(config: pytest.Config, folder: Path, update: frozenset[str]) -> Session:
-    """Return this process's part in the run."""
-    worker = getattr(config, "workerinput", {}).get("workerid", "main")
-    return Session(folder, worker, Path(config.invocation_params.dir), update)
+def _find_change(
+    golden: Golden, fresh: Path, manifest: Manifest, rules: Rules | None
+) -> tuple[str, str]:
+    """Return the kind of write that would make a file the golden, and its reason."""
+    if not golden.exists():
+        return "new", ""
+    try:
+        known = golden.check()
+    except TouchedError:
+        return "changed", "somebody had changed it"
+    if found := compare_files(golden.path, fresh, rules):
+        return "changed", ", ".join(found.summary)
+    if manifest["builder"] in (None, known["builder"]):
+        return "same", ""
+    return "kept", "its builder changed, and builds the same"
+
+
+def _build_once(build: Build, name: str, folder: Path) -> tuple[Path, str]:
+    """Return what a builder makes, and its journal mode."""
+    folder.mkdir()
+    path = folder / f"{name}.db"
+    result = build(path)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise GoldenError(
+            f"{name_builder(build)} is async, and a builder is called: wrap it in asyncio.run"
+        )
+    if not path.exists():
+        raise GoldenError(
+            f"{name_builder(build)} made no file at the path that it was given: {path}"
+        )
+    made = folder / "copy.db"
+    return made, copy_database(path, made)
 
 
 def end_session(folder: Path, root: Path) -> tuple[list[str], list[str]]:
@@ -122,7 +232,7 @@ def _report_touched(records: list[dict[str, Any]], root: Path) -> Iterator[str]:
 def _find_problem(path: Path) -> str | None:
     try:
         manifest = read_manifest(path.with_suffix(".json"))
-        return None if hash_file(path) == manifest.sha256 else "its bytes were changed"
+        return None if hash_file(path) == manifest["sha256"] else "its bytes were changed"
     except (GoldenError, OSError) as error:
         return "it is gone" if not path.exists() else f"its manifest was changed: {error}"
 

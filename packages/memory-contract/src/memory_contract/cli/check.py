@@ -1,7 +1,4 @@
-"""`memory-contract check`: point the kit at a store.
-
-The kit is imported when a command runs, so that `--help` does not wait for it.
-"""
+"""`memory-contract check`: point the kit at a store."""
 
 from __future__ import annotations
 
@@ -15,8 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
+from memory_contract import contract_run
+from memory_contract.adapter import KEEPS_LAST_MIN
+from memory_contract.cases.case import Case
 from memory_contract.cli.parser import (
     Commands,
     Parser,
@@ -25,13 +25,21 @@ from memory_contract.cli.parser import (
     add_seed,
     parse_count,
 )
+from memory_contract.contract_run import Progress, SelectionError
+from memory_contract.deviations import Deviations, DeviationsError, find_deviations, read_deviations
 from memory_contract.errors import UnavailableError, UsageError
-
-if TYPE_CHECKING:
-    from memory_contract.cases.case import Case
-    from memory_contract.contract_run import Item, Progress
-    from memory_contract.deviations import Deviations
-    from memory_contract.results import CaseResult, Report
+from memory_contract.explorer import explore
+from memory_contract.report import to_json, write_report
+from memory_contract.report.progress import ProgressDisplay
+from memory_contract.report.terminal import print_summary
+from memory_contract.report.text import (
+    check_again,
+    reproduce,
+    target_of,
+    visible,
+)
+from memory_contract.results import Report, Unreachable
+from memory_contract.targets import TargetError
 
 BUDGET: Final = "60s"
 # What a shell adds to the number of the signal that ended a command.
@@ -115,8 +123,6 @@ def add_commands(commands: Commands) -> None:
 
 def parse_window(text: str) -> int:
     """Parse a number of entries that a store keeps."""
-    from memory_contract.adapter import KEEPS_LAST_MIN  # noqa: PLC0415
-
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not a number of entries")
     if (number := int(text)) < KEEPS_LAST_MIN:
@@ -139,18 +145,15 @@ def check(arguments: Namespace) -> int:
     budget_s = parse_seconds(arguments.budget or BUDGET)
     folder: Path | None = arguments.report
     with translate_errors():
-        known = _read_deviations(arguments.deviations)
+        file = arguments.deviations
+        known = find_deviations(Path.cwd()) if file is None else read_deviations(file)
         _make_folder(folder)
         found = _run(arguments, known, budget_s)
     page = _write_report(found, folder)
     if arguments.as_json:
-        from memory_contract.report import to_json  # noqa: PLC0415
-
         # ASCII: what a store gave back may hold what no terminal and no pipe can take.
         print(json.dumps(to_json(found), indent=2))
     else:
-        from memory_contract.report.terminal import print_summary  # noqa: PLC0415
-
         print_summary(found, page=page)
         print(suggest_next(found, page))
     return found.exit_code
@@ -168,11 +171,6 @@ def parse_seconds(text: str) -> float:
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Turn what the kit refuses into the errors of a command."""
-    from memory_contract.contract_run import SelectionError  # noqa: PLC0415
-    from memory_contract.deviations import DeviationsError  # noqa: PLC0415
-    from memory_contract.results import Unreachable  # noqa: PLC0415
-    from memory_contract.targets import TargetError  # noqa: PLC0415
-
     try:
         yield
     except TargetError as error:
@@ -196,12 +194,6 @@ def explain_factory(source: str, *, if_needed: bool = False) -> str:
     )
 
 
-def _read_deviations(file: Path | None) -> Deviations:
-    from memory_contract.deviations import find_deviations, read_deviations  # noqa: PLC0415
-
-    return find_deviations(Path.cwd()) if file is None else read_deviations(file)
-
-
 def _make_folder(folder: Path | None) -> None:
     """Create the folder of the report before the work, not after it."""
     if folder is None:
@@ -223,32 +215,27 @@ def is_quick(arguments: Namespace) -> bool:
 
 
 def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Report:
-    from memory_contract import contract_run  # noqa: PLC0415
-    from memory_contract.report.progress import ProgressDisplay  # noqa: PLC0415
-
     gates, cases = arguments.gate or (), arguments.case or ()
     # The whole command line is checked before the store is opened.
     chosen = contract_run.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
-    shown = ProgressDisplay(target=arguments.target, keeps_last=arguments.keeps_last)
-    with shown as display, redirect_stdout(sys.stderr):
-        progress = _apply_deviations(display, deviations)
+    with ProgressDisplay() as progress, redirect_stdout(sys.stderr):
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)
-        else:
-            found = contract_run.check(
-                arguments.target,
-                gates=gates,
-                cases=cases,
-                seed=arguments.seed,
-                budget_s=budget_s,
-                rounds=arguments.rounds or 1,
-                quick=is_quick(arguments),
-                keeps_last=arguments.keeps_last,
-                progress=progress,
-            )
-    return replace(found, results=deviations.apply_to_all(found.results))
+            return replace(found, results=tuple(map(deviations.apply, found.results)))
+        return contract_run.check(
+            arguments.target,
+            gates=gates,
+            cases=cases,
+            seed=arguments.seed,
+            budget_s=budget_s,
+            rounds=arguments.rounds or 1,
+            quick=is_quick(arguments),
+            keeps_last=arguments.keeps_last,
+            deviations=deviations,
+            progress=progress,
+        )
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -257,8 +244,6 @@ def _end(number: int, _: object) -> NoReturn:
 
 
 def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -> Report:
-    from memory_contract.explorer import explore  # noqa: PLC0415
-
     races = [each.id for each in chosen if "tasks" in each.modes and each.overlaps]
     if not races:
         raise UsageError("there is no race between tasks in what was asked for: nothing was run")
@@ -272,19 +257,10 @@ def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -
     )
 
 
-def _apply_deviations(progress: Progress, deviations: Deviations) -> Progress:
-    def show(item: Item, result: CaseResult | None) -> None:
-        progress(item, None if result is None else deviations.apply(result))
-
-    return show
-
-
 def _write_report(found: Report, folder: Path | None) -> Path | None:
     """Write the report, if it was asked for; the path of its page."""
     if folder is None:
         return None
-    from memory_contract.report import write_report  # noqa: PLC0415
-
     written = write_report(found, folder)
     names = ", ".join(path.name for path in (written.page, written.json, written.junit))
     sys.stderr.write(f"Wrote {names} to {folder}.\n")
@@ -293,13 +269,6 @@ def _write_report(found: Report, folder: Path | None) -> Path | None:
 
 def suggest_next(report: Report, page: Path | None) -> str:
     """What to do next, in one or two lines."""
-    from memory_contract.report.text import (  # noqa: PLC0415
-        check_again,
-        reproduce,
-        target_of,
-        visible,
-    )
-
     failed = [result for result in report.results if result.verdict == "FAIL"]
     if failed and page is None:
         return (

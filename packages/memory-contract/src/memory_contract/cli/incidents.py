@@ -1,7 +1,4 @@
-"""Commands for what went wrong in production: explain a trace, replay it, make it small.
-
-The kit is imported when a command runs, so that nobody else waits for it.
-"""
+"""Commands for what went wrong in production: explain a trace, replay it, make it small."""
 
 from __future__ import annotations
 
@@ -12,8 +9,9 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from memory_contract.checker.verdict import Ok, Violated
 from memory_contract.cli.check import translate_errors
 from memory_contract.cli.parser import (
     Commands,
@@ -24,11 +22,15 @@ from memory_contract.cli.parser import (
     parse_count,
 )
 from memory_contract.errors import UsageError
-
-if TYPE_CHECKING:
-    from memory_contract.traces.diagnosis import Explanation
-    from memory_contract.traces.replay import LoadedTrace, Replay
-    from memory_contract.traces.shrink import ShrinkResult
+from memory_contract.history import HistoryError
+from memory_contract.report import to_page
+from memory_contract.report.as_json import operation
+from memory_contract.report.terminal import StatusLine
+from memory_contract.traces.diagnosis import Explanation, explain_trace
+from memory_contract.traces.diagnosis.render import build_report, list_notes, render_explanation
+from memory_contract.traces.regression_test import write_test
+from memory_contract.traces.replay import LoadedTrace, Replay, load_trace, replay_trace
+from memory_contract.traces.shrink import ShrinkResult, shrink_trace, write_small_trace
 
 UNKNOWN = 3
 _PAGE_BEGINS = b"<!doctype html"
@@ -132,15 +134,10 @@ def explain(arguments: Namespace) -> int:
     trace: Path = arguments.trace
     session: str | None = arguments.session
     report: Path | None = arguments.report
-    from memory_contract.traces.diagnosis import explain_trace  # noqa: PLC0415
-    from memory_contract.traces.diagnosis.render import build_report, render_explanation  # noqa: PLC0415
-
     _refuse_other_files(report)
-    with _reading(), _bar("reading") as tell:
+    with _reading(), _show_status("reading") as tell:
         found = explain_trace(trace, session=session, progress=tell)
     if report is not None:
-        from memory_contract.report import to_page  # noqa: PLC0415
-
         again = f"memory-contract explain {shlex.quote(str(trace))}"
         _write(report, to_page(build_report(found, command=again)))
     if arguments.as_json:
@@ -160,9 +157,7 @@ def replay(arguments: Namespace) -> int:
     """
     store: str = arguments.store
     level: Level = arguments.level
-    from memory_contract.traces.replay import load_trace, replay_trace  # noqa: PLC0415
-
-    with _reading(), _bar("replaying") as tell, redirect_stdout(sys.stderr):
+    with _reading(), _show_status("replaying") as tell, redirect_stdout(sys.stderr):
         loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
             loaded,
@@ -190,14 +185,12 @@ def shrink(arguments: Namespace) -> int:
     trace: Path = arguments.trace
     store: str = arguments.store
     level: Level = arguments.level
-    from memory_contract.traces.shrink import shrink_trace, write_small_trace  # noqa: PLC0415
-
     place: Path = arguments.output or trace.with_name(
         f"{trace.name.removesuffix('.jsonl')}-small.jsonl"
     )
     if place.exists():
         raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
-    with _reading(), _bar("shrinking") as tell, redirect_stdout(sys.stderr):
+    with _reading(), _show_status("shrinking") as tell, redirect_stdout(sys.stderr):
         found = shrink_trace(
             trace,
             store,
@@ -231,8 +224,6 @@ def shrink(arguments: Namespace) -> int:
 @contextmanager
 def _reading() -> Iterator[None]:
     """What cannot be read or named, in the words and codes of every command."""
-    from memory_contract.history import HistoryError  # noqa: PLC0415
-
     try:
         with translate_errors():
             yield
@@ -243,20 +234,14 @@ def _reading() -> Iterator[None]:
 
 
 @contextmanager
-def _bar(doing: str) -> Iterator[Callable[[str, float], None] | None]:
-    """A bar on stderr, if somebody sees it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
+def _show_status(doing: str) -> Iterator[Callable[[str, float], None] | None]:
+    """A line on stderr that says how far it is, if somebody sees it."""
+    status = StatusLine(sys.stderr)
+    status.show(doing)
     try:
-        from rich.console import Console  # noqa: PLC0415 -- an extra
-        from rich.progress import Progress  # noqa: PLC0415
-    except ImportError:
-        yield None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
+        yield (lambda what, share: status.show(f"{what} {share:.0%}")) if status.is_shown else None
+    finally:
+        status.clear()
 
 
 def _refuse_other_files(page: Path | None) -> None:
@@ -283,25 +268,18 @@ def _write(path: Path, text: str) -> None:
 def _tested(path: Path | None, trace: LoadedTrace, store: str, level: Level) -> str:
     if path is None:
         return ""
-    from memory_contract.traces.regression_test import write_test  # noqa: PLC0415
-
     with _reading():
         written = write_test(path, trace, store=store, level=level)
     return f"Wrote {written.test} and {written.trace.name} beside it.\n"
 
 
 def _exit_of(found: Explanation) -> int:
-    from memory_contract.checker.verdict import Ok, Violated  # noqa: PLC0415
-
     if isinstance(found.verdict, Violated):
         return 1
     return 0 if isinstance(found.verdict, Ok) else UNKNOWN
 
 
 def _explained(found: Explanation) -> dict[str, Any]:
-    from memory_contract.report.as_json import operation  # noqa: PLC0415
-    from memory_contract.traces.diagnosis.render import list_notes  # noqa: PLC0415
-
     scope = found.verdict.scope
     return {
         "verdict": type(found.verdict).__name__.upper(),

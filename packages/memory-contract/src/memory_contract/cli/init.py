@@ -10,6 +10,7 @@ from typing import Final
 from memory_contract.cli.check import translate_errors
 from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UsageError
+from memory_contract.targets import find_factory_source
 
 FACTORY_FILE: Final = "contract_store.py"
 TEST_FILE: Final = "test_memory_contract.py"
@@ -47,8 +48,8 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
-      # The project with its store, and what its tests need.
-      - run: pip install . memory-contract
+      # {about}
+      - run: pip install {packages}
       - run: memory-contract check {target} --full --report memory-contract-report
       - uses: actions/upload-artifact@v4
         if: always()
@@ -84,7 +85,11 @@ def init(arguments: Namespace) -> int:
     """
     target, source = _find_factory(arguments.target)
     files = {FACTORY_FILE: _FACTORY.format(source=source)} if source else {}
-    files |= {TEST_FILE: _TEST.format(target=target), CI_FILE: _CI.format(target=target)}
+    about, packages = _find_packages(arguments.into)
+    files |= {
+        TEST_FILE: _TEST.format(target=target),
+        CI_FILE: _CI.format(target=target, about=about, packages=packages),
+    }
     written = [name for name, text in files.items() if _write(arguments.into / name, text)]
     if not written:
         raise UsageError(f"{', '.join(files)} are there already: nothing was written")
@@ -92,13 +97,20 @@ def init(arguments: Namespace) -> int:
     return 0
 
 
+def _find_packages(folder: Path) -> tuple[str, str]:
+    """What the CI step installs beside the kit, in words and as arguments of pip."""
+    if any((folder / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        return "The project with its store.", ". memory-contract"
+    if (folder / "requirements.txt").is_file():
+        return "What the store needs.", "-r requirements.txt memory-contract"
+    return "Add the packages that your store needs.", "memory-contract"
+
+
 def _find_factory(target: str | None) -> tuple[str, str]:
     """The target to check, and the source of the factory that it needs."""
     ours = f"{Path(FACTORY_FILE).stem}:make_store"
     if target is None:
         return ours, _EXAMPLE
-    from memory_contract.targets import find_factory_source  # noqa: PLC0415
-
     with translate_errors():
         source = find_factory_source(target)
     return (ours, source) if source else (target, "")

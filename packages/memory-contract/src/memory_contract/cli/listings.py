@@ -8,14 +8,15 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from memory_contract.cli.check import add_gate, translate_errors
 from memory_contract.cli.parser import Commands, add_command, add_json, add_seed
+from memory_contract.contract_run import select
+from memory_contract.faults.tiers import list_fault_tools
+from memory_contract.gates import TIERS
+from memory_contract.goldfish import GOLDFISH, Caught, Goldfish, survey
 from memory_contract.printable import escape_unseen
-
-if TYPE_CHECKING:
-    from memory_contract.goldfish import Caught, Goldfish
 
 NOT_CAUGHT: Final = 1
 
@@ -33,8 +34,6 @@ def add_commands(commands: Commands) -> None:
 
 def cases(arguments: Namespace) -> int:
     """List the cases of the contract: what each does, and the failure that it catches."""
-    from memory_contract.contract_run import select  # noqa: PLC0415
-
     with translate_errors():
         found = select(arguments.gate or ())
     out = Output(as_json=arguments.as_json)
@@ -62,8 +61,6 @@ def goldfish(arguments: Namespace) -> int:
 
     Exits with 1 if one is not.
     """
-    from memory_contract.goldfish import GOLDFISH, survey  # noqa: PLC0415
-
     out = Output(as_json=arguments.as_json)
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     width = max(map(len, GOLDFISH))
@@ -107,9 +104,6 @@ def _describe(found: Caught) -> str:
 
 def faults(arguments: Namespace) -> int:
     """Say which faults `check` can make on this machine, and what is missing for the others."""
-    from memory_contract.faults.tiers import list_fault_tools  # noqa: PLC0415
-    from memory_contract.gates import TIERS  # noqa: PLC0415
-
     found = list_fault_tools()
     out = Output(as_json=arguments.as_json)
     if out.json({"means": [asdict(each) for each in found]}):

@@ -7,16 +7,20 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UnavailableError, UsageError
+from memory_contract.faults.proxy import (
+    Proxy,
+    ProxyError,
+    ProxyFault,
+    ProxyFaultError,
+    ProxyFaultEvent,
+)
+from memory_contract.faults.proxy.fault_queue import What
 from memory_contract.redaction import redact_url
 from memory_contract.report.text import counted, visible
-
-if TYPE_CHECKING:
-    from memory_contract.faults.proxy import Proxy, ProxyFault, ProxyFaultEvent
-    from memory_contract.faults.proxy.fault_queue import What
 
 # How often it is looked whether a fault came about.
 LOOK_AGAIN_S = 0.1
@@ -71,13 +75,6 @@ def proxy(arguments: Namespace) -> int:
     Give the application the URL that is printed. NAME is a command of Redis, the first word of an
     SQL statement, CONNECT, STARTUP, or * for any request; N counts them, from 1.
     """
-    from memory_contract.faults.proxy import (  # noqa: PLC0415
-        Proxy,
-        ProxyError,
-        ProxyFault,
-        ProxyFaultError,
-    )
-
     server: str = arguments.server
     try:
         faults = [

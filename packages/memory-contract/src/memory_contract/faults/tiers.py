@@ -9,14 +9,13 @@ import os
 import shutil
 import signal
 from dataclasses import dataclass
-from typing import Final
 
 from memory_contract.faults.servers import postgres, small_disk, valkey
 from memory_contract.faults.servers.process import ServerError
 from memory_contract.gates import Tier
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FaultTool:
     """Something that faults are injected with."""
 
@@ -31,17 +30,22 @@ class FaultTool:
 def list_fault_tools() -> list[FaultTool]:
     """Everything, in the order of the tiers."""
     can_fork = hasattr(os, "fork") and hasattr(signal, "SIGSTOP")
-    missing = {
-        "processes": "" if can_fork else "this system cannot fork and stop processes",
-        "SQLite by apsw": "" if importlib.util.find_spec("apsw") else "pip install apsw",
-        "SQLite of Python": _pythons_sqlite(),
-        "Valkey or Redis": _valkey(),
-        "PostgreSQL": _postgres(),
-        "user namespaces": small_disk.missing(),
-    }
+    no_fork = "" if can_fork else "this system cannot fork and stop processes"
+    no_apsw = "" if importlib.util.find_spec("apsw") else "pip install apsw"
     return [
-        FaultTool(tier=tier, name=name, makes=makes, missing=missing[name])
-        for tier, name, makes in _TOOLS
+        FaultTool("nothing", "processes", "kill -9, forks, pauses, clocks", no_fork),
+        FaultTool("nothing", "SQLite by apsw", "power loss, I/O errors, full disks", no_apsw),
+        FaultTool(
+            "nothing", "SQLite of Python", "the same for stores on sqlite3", _pythons_sqlite()
+        ),
+        FaultTool(
+            "server",
+            "Valkey or Redis",
+            "servers that are killed, frozen, full or replaced",
+            _valkey(),
+        ),
+        FaultTool("server", "PostgreSQL", "the same", _postgres()),
+        FaultTool("privileges", "user namespaces", "full disks of servers", small_disk.missing()),
     ]
 
 
@@ -70,13 +74,3 @@ def _postgres() -> str:
     except ServerError as error:
         return str(error)
     return ""
-
-
-_TOOLS: Final[tuple[tuple[Tier, str, str], ...]] = (
-    ("nothing", "processes", "kill -9, forks, pauses, clocks"),
-    ("nothing", "SQLite by apsw", "power loss, I/O errors, full disks"),
-    ("nothing", "SQLite of Python", "the same for stores on sqlite3"),
-    ("server", "Valkey or Redis", "servers that are killed, frozen, full or replaced"),
-    ("server", "PostgreSQL", "the same"),
-    ("privileges", "user namespaces", "full disks of servers"),
-)

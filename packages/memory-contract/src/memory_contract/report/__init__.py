@@ -1,7 +1,4 @@
-"""What a run of the kit leaves behind: for a person, for a program, for a CI server, for a README.
-
-What is drawn on a terminal stands in `terminal` and `progress`, which need rich; the rest does not.
-"""
+"""What a run of the kit leaves behind: for a person, a program, a CI server, or a README."""
 
 from memory_contract.report.as_json import schema, to_json
 from memory_contract.report.badge import Badge, badge_of

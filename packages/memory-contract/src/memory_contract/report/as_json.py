@@ -17,30 +17,38 @@ def to_json(report: Report) -> dict[str, Any]:
     """The whole report as what JSON can hold."""
     badge = badge_of(report)
     return {
+        **describe_run(report),
+        "gates": list(report.gates),
+        "badge": {"gate": badge.gate, "message": badge.message},
+        "cases": [
+            {
+                **describe_result(result),
+                "anomalies": [_anomaly(failure) for failure in result.failures],
+                "faults": [asdict(fault) for fault in result.faults],
+            }
+            for result in report.results
+        ],
+    }
+
+
+def describe_run(report: Report) -> dict[str, Any]:
+    """What is said of a run as a whole."""
+    return {
         "contract": report.contract,
         "target": target_of(report),
         "verdict": report.verdict,
         "seed": report.seed,
         "duration_s": round(report.duration_s, 3),
-        "gates": list(report.gates),
         "notes": list(report.notes),
-        "badge": {"gate": badge.gate, "message": badge.message},
-        "cases": [_case(result) for result in report.results],
     }
 
 
-def _case(result: CaseResult) -> dict[str, Any]:
+def describe_result(result: CaseResult) -> dict[str, Any]:
+    """What is said of a case, without its failures."""
+    names = ("gate", "case", "mode", "verdict", "reason", "schedule", "seed")
     return {
-        "gate": result.gate,
-        "case": result.case,
-        "mode": result.mode,
-        "verdict": result.verdict,
-        "reason": result.reason,
-        "anomalies": [_anomaly(failure) for failure in result.failures],
-        "faults": [asdict(fault) for fault in result.faults],
+        **{name: getattr(result, name) for name in names},
         "notes": list(result.notes),
-        "schedule": result.schedule,
-        "seed": result.seed,
         "duration_s": round(result.duration_s, 3),
     }
 

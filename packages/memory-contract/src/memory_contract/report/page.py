@@ -14,9 +14,9 @@ import re
 from importlib.resources import files
 from typing import Any, Final
 
-from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import GATES
+from memory_contract.report.as_json import describe_result, describe_run
 from memory_contract.report.badge import badge_of
 from memory_contract.report.text import (
     VERDICTS,
@@ -28,7 +28,7 @@ from memory_contract.report.text import (
     visible,
 )
 from memory_contract.report.timeline import Timelines
-from memory_contract.results import CaseResult, Report
+from memory_contract.results import Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")
 # The failures come first: what a page has room for is for them.
@@ -71,12 +71,7 @@ def _page(report: Report) -> dict[str, Any]:
     urgent = sorted(report.results, key=lambda result: _URGENT.get(result.verdict, 9))
     kept = {result.id: timelines.build(result) for result in urgent}
     return {
-        "contract": report.contract,
-        "target": target_of(report),
-        "verdict": report.verdict,
-        "seed": report.seed,
-        "duration_s": round(report.duration_s, 2),
-        "notes": list(report.notes),
+        **describe_run(report),
         "badge": badge_of(report).line,
         "verdicts": list(VERDICTS),
         "gates": [
@@ -90,27 +85,13 @@ def _page(report: Report) -> dict[str, Any]:
         ],
         "cases": [
             {
-                **_case(report, result, book.get((result.gate, result.case))),
+                **describe_result(result),
+                "slug": slug(result),
+                "does": getattr(book.get((result.gate, result.case)), "does", ""),
+                "catches": getattr(book.get((result.gate, result.case)), "catches", ""),
+                "reproduce": reproduce(report, result),
                 **kept[result.id],
             }
             for result in report.results
         ],
-    }
-
-
-def _case(report: Report, result: CaseResult, found: Case | None) -> dict[str, Any]:
-    return {
-        "slug": slug(result),
-        "gate": result.gate,
-        "case": result.case,
-        "mode": result.mode,
-        "verdict": result.verdict,
-        "reason": result.reason,
-        "seed": result.seed,
-        "duration_s": round(result.duration_s, 3),
-        "notes": list(result.notes),
-        "schedule": result.schedule,
-        "does": found.does if found is not None else "",
-        "catches": found.catches if found is not None else "",
-        "reproduce": reproduce(report, result),
     }

@@ -1,96 +1,45 @@
-"""What is shown while the kit runs: a bar at a terminal, else a line per case; the first proof."""
+"""What is shown while the kit runs: one line that changes at a terminal, else a line per case."""
 
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 from memory_contract.contract_run import Item
-from memory_contract.report.terminal import STYLES, Line, print_lines, render_proof
-from memory_contract.report.text import visible
-from memory_contract.results import CaseResult, Report
+from memory_contract.report.terminal import STYLES, Line, StatusLine, print_lines
+from memory_contract.report.text import counted, visible
+from memory_contract.results import CaseResult
 
 
 class ProgressDisplay:
-    """Given to `check` as its `progress`, inside a `with`.
+    """Given to `check` as its `progress`, inside a `with`."""
 
-    `target` and `keeps_last` are named in the command that repeats the first failure.
-    """
-
-    def __init__(
-        self, *, stream: TextIO | None = None, target: str = "", keeps_last: int | None = None
-    ) -> None:
+    def __init__(self, *, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._shown = Report(target=target, seed=0, gates=(), results=(), keeps_last=keeps_last)
-        self._bar, self._task = _open_bar(self._stream)
+        self._status = StatusLine(self._stream)
+        self._done = 0
         self._failed = 0
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+    def __exit__(self, *_: object) -> None:
+        self._status.clear()
 
     def __call__(self, item: Item, result: CaseResult | None) -> None:
         """A case begins, or has ended with a result."""
         if result is None:
-            if self._bar is not None:
-                self._bar.update(self._task, case=item.id)
+            failed = f", {self._failed} failed" if self._failed else ""
+            self._status.show(f"{counted(self._done, 'case')} done{failed}: {item.id}")
             return
-        is_first = result.verdict == "FAIL" and not self._failed
+        self._done += 1
         self._failed += result.verdict == "FAIL"
-        # A bar leaves to the summary all but what is worth stopping for.
-        if self._bar is None or result.verdict in ("FAIL", "UNKNOWN"):
-            self._print(Line(format_result(result), STYLES[result.verdict], is_copied=True))
-        if is_first and result.failures:
-            for line in render_proof(self._shown, result):
-                self._print(line)
-        if self._bar is not None:
-            failed = f"{self._failed} failed" if self._failed else ""
-            self._bar.update(self._task, advance=1, description=failed)
-
-    def _print(self, line: Line) -> None:
-        if self._bar is None:
+        # At a terminal, the summary shows the others.
+        if not self._status.is_shown or result.verdict in ("FAIL", "UNKNOWN"):
+            self._status.clear()
+            line = Line(format_result(result), STYLES[result.verdict], is_copied=True)
             print_lines([line], self._stream)
             self._stream.flush()
-        else:
-            self._bar.console.print(line.text, style=line.style, soft_wrap=True)
-
-
-def _open_bar(stream: TextIO) -> tuple[Any, Any]:
-    """A progress bar of rich, if there is a terminal and rich is installed."""
-    if not stream.isatty():
-        return None, None
-    try:
-        from rich.console import Console  # noqa: PLC0415 -- an extra
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-    except ImportError:
-        return None, None
-    bar = Progress(
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", style="bold red", markup=False),
-        TextColumn("{task.fields[case]}", markup=False),
-        console=Console(file=stream, highlight=False, markup=False, emoji=False),
-        transient=True,
-    )
-    return bar, bar.add_task("", total=None, case="")
 
 
 def format_result(result: CaseResult) -> str:

@@ -1,7 +1,4 @@
-"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS.
-
-With the package rich there are colours; without it, plain text.
-"""
+"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS."""
 
 from __future__ import annotations
 
@@ -36,19 +33,24 @@ NAMED_MAX: Final = 4
 TEXT_COLUMNS: Final = 120
 # The width of lines in a pipe.
 PIPE_COLUMNS: Final = 160
+# Styles, as codes of the escape sequence that sets them.
+BOLD: Final = "1"
+DIM: Final = "2"
+BOLD_RED: Final = "1;31"
+_YELLOW: Final = "33"
 STYLES: Final[dict[CaseVerdict, str]] = {
-    "PASS": "green",
-    "FAIL": "bold red",
-    "UNKNOWN": "yellow",
-    "VACUOUS": "yellow",
-    "NOT RUN": "yellow",
-    "NOT CLAIMED": "dim",
-    "DEVIATION": "magenta",
+    "PASS": "32",
+    "FAIL": BOLD_RED,
+    "UNKNOWN": _YELLOW,
+    "VACUOUS": _YELLOW,
+    "NOT RUN": _YELLOW,
+    "NOT CLAIMED": DIM,
+    "DEVIATION": "35",
 }
 
 
 class Line(NamedTuple):
-    """A line and its style in the words of rich. One that is to be copied is not wrapped."""
+    """A line and its style. One that is to be copied is not wrapped."""
 
     text: str
     style: str = ""
@@ -76,22 +78,37 @@ def summary_text(report: Report, *, page: Path | None = None, columns: int = TEX
 
 
 def print_lines(lines: Iterable[Line], stream: TextIO) -> None:
-    """Print lines as wide as the terminal, with colours if there is a terminal and rich."""
+    """Print lines as wide as the terminal, with colours if there is one that has them."""
     is_pipe = not stream.isatty() and "COLUMNS" not in os.environ
     columns = PIPE_COLUMNS if is_pipe else shutil.get_terminal_size().columns
-    parts = [(part, line.style) for line in lines for part in line.wrap(columns)]
-    try:
-        from rich.console import Console  # noqa: PLC0415 -- an extra
-        from rich.text import Text  # noqa: PLC0415
-    except ImportError:
-        stream.write("".join(f"{part}\n" for part, _ in parts))
-        return
-    if not stream.isatty():
-        stream.write("".join(f"{part}\n" for part, _ in parts))
-        return
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
-    for part, style in parts:
-        console.print(Text(part, style), soft_wrap=True)
+    has_colours = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
+    for line in lines:
+        for part in line.wrap(columns):
+            styled = has_colours and line.style
+            stream.write(f"\x1b[{line.style}m{part}\x1b[0m\n" if styled else f"{part}\n")
+
+
+def _takes_escapes(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class StatusLine:
+    """A line at a terminal that is written over again and again; elsewhere, nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.is_shown = _takes_escapes(stream)
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if self.is_shown:
+            columns = shutil.get_terminal_size().columns
+            self._stream.write(f"\r\x1b[2K{visible(text)[: columns - 1]}")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Remove the line."""
+        self.show("")
 
 
 def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
@@ -106,18 +123,18 @@ def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
     ]
 
 
-def render_proof(report: Report, result: CaseResult, page: Path | None = None) -> Iterator[Line]:
+def _render_proof(report: Report, result: CaseResult, page: Path | None) -> Iterator[Line]:
     """The proof of a result's first failure, and the command that repeats it."""
     if result.failures:
         first = result.failures[0]
-        yield Line("FAILED " + "   ".join(headline(result, first)), "bold red")
+        yield Line("FAILED " + "   ".join(headline(result, first)), BOLD_RED)
         yield from map(Line, proof_lines(result, first))
     else:
-        yield Line(f"FAILED {result.id}   seed {result.seed}", "bold red")
+        yield Line(f"FAILED {result.id}   seed {result.seed}", BOLD_RED)
         yield Line(f"  {visible(result.reason)}")
     for line in result.schedule.splitlines():
         yield Line(f"  {visible(line)}")
-    yield Line(f"  Reproduce with:  {reproduce(report, result)}", "bold", is_copied=True)
+    yield Line(f"  Reproduce with:  {reproduce(report, result)}", BOLD, is_copied=True)
     if page is not None:
         anchor = f"{visible(str(page))}#case-{slug(result)}"
         yield Line(f"  Timeline:        {anchor}", is_copied=True)
@@ -134,10 +151,10 @@ def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
             briefly.append(result)
             continue
         seen.add((result.case, name))
-        yield from render_proof(report, result, page)
+        yield from _render_proof(report, result, page)
         yield Line("")
     if briefly:
-        yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", "bold red")
+        yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", BOLD_RED)
         for result in briefly:
             what = result.failures[0].name.upper() if result.failures else result.reason
             yield Line(f"  {result.id}   {visible(what)}   seed {result.seed}")
@@ -150,7 +167,7 @@ def _render_gates(report: Report) -> Iterator[Line]:
     verdicts = {gate: verdict_of(report, gate) for gate in counts}
     width = max(map(len, ["gate", *counts]))
     second = max(map(len, ["", *verdicts.values()]))
-    yield Line("  ".join(["gate".ljust(width), " " * second, *shown]), "bold")
+    yield Line("  ".join(["gate".ljust(width), " " * second, *shown]), BOLD)
     for gate, found in counts.items():
         cells = [str(found[v] or "·").rjust(len(v)) for v in shown]
         row = "  ".join([gate.ljust(width), verdicts[gate].ljust(second), *cells])
@@ -169,7 +186,7 @@ def _render_reasons(report: Report) -> Iterator[Line]:
         yield Line(f"{verdict} ({len(results)})  {words}", STYLES[verdict])
         # What a store does not offer is known by the reason alone.
         if verdict != "NOT CLAIMED":
-            yield Line(f"  {_list_cases(results)}", "dim")
+            yield Line(f"  {_list_cases(results)}", DIM)
     for gate in report.gates:
         if verdict_of(report, gate) == "NOT RUN" and not counts_of(report, gate)["NOT RUN"]:
             yield Line(f"NOT RUN  no case of the gate {gate} ran", STYLES["NOT RUN"])
@@ -199,4 +216,4 @@ def _render_end(report: Report) -> Iterator[Line]:
     yield Line("   ".join([report.verdict, *parts]), STYLES[report.verdict])
     if report.left_out:
         yield Line(f"Quick: {counted(report.left_out, 'case')} left out; --full runs them.")
-    yield Line(badge_of(report).line, "dim")
+    yield Line(badge_of(report).line, DIM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,11 +15,12 @@ from typing import Any, Final
 from memory_contract.adapter import Adapter, imported_from_here
 from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
-from memory_contract.handles import Loop, close, open_handle
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.results import Unreachable
-from memory_contract.targets.factory import Factory, bind, enter_async, write_factory
+from memory_contract.targets.factory import Factory, bind, enter, write_factory
+from memory_contract.targets.probe import build_adapter
+from memory_contract.targets.simple_stores import VOCABULARIES
 from memory_contract.targets.vocabulary import Vocabulary, close_all
 from memory_contract.timeouts import run_with_timeout
 
@@ -85,8 +87,6 @@ def _resolve(target: str | Adapter | Callable[..., Any], claims: Claims) -> Adap
 
 
 def _from_framework(framework: str, name: str, claims: Claims) -> Adapter:
-    from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
-
     vocabulary = _load_vocabulary(framework)
     if not _is_installed(vocabulary.module):
         raise TargetError(
@@ -169,7 +169,7 @@ def _from_adapter(adapter: Adapter, claims: Claims) -> Adapter:
     if not isinstance(found, type):
         try:
             factory = bind(found, name, server=adapter.server)
-            if "session" not in factory.takes and _opens_handle(factory):
+            if "session" not in factory.takes and _is_handle(_make_twice(factory)):
                 return adapter
         except Exception:  # noqa: BLE001 -- the run says what is wrong with it
             return adapter
@@ -180,27 +180,7 @@ def _is_handle(found: Any) -> bool:
     return all(callable(getattr(found, method, None)) for method in ("append", "read"))
 
 
-def _opens_handle(factory: Factory) -> bool:
-    """Open it once, as a run does, and look at what it is."""
-
-    def look() -> bool:
-        loop = Loop()
-        try:
-            with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
-                opened = open_handle(Adapter(open=factory.make), Path(at), "blocking", loop)
-                try:
-                    return _is_handle(opened)
-                finally:
-                    close(opened, loop)
-        finally:
-            loop.close()
-
-    return run_with_timeout(CALL_S_MAX, look)
-
-
 def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
-    from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
-
     if isinstance(found, Adapter):
         return _from_adapter(found, claims)
     if not callable(found):
@@ -224,35 +204,13 @@ def find_factory_source(target: str) -> str:
 
 
 def _recognise(found: Any) -> Vocabulary | None:
-    from memory_contract.targets.simple_stores import VOCABULARIES  # noqa: PLC0415
-
     every = [*VOCABULARIES, *map(_load_vocabulary, FRAMEWORKS)]
     return next((each for each in every if each.is_spoken_by(found)), None)
 
 
 def _recognise_made(factory: Factory) -> Vocabulary:
-    """Call a factory once, on a running loop, and look at the methods of what it returns."""
-
-    async def make(workspace: Path) -> Any:
-        made, again = (factory.make(workspace, session="kit-probe") for _ in range(2))
-        for each in [made] if made is again else [again, made]:
-            store, leave = await enter_async(each, lambda found: _recognise(found) is not None)
-            # An object that the factory returns again is not the kit's to close.
-            answer = leave() if leave is not None else close_all([] if made is again else [store])
-            if inspect.isawaitable(answer):
-                await answer
-        return store
-
-    def run() -> Any:
-        loop = Loop()
-        try:
-            with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
-                return loop.settle(make(Path(at)))
-        finally:
-            loop.close()
-
     try:
-        store = run_with_timeout(CALL_S_MAX, run)
+        store = _make_twice(factory)
     except Exception as error:
         raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
     vocabulary = _recognise(store)
@@ -262,3 +220,25 @@ def _recognise_made(factory: Factory) -> Vocabulary:
             f" kit: {_SPEAKS_NONE}"
         )
     return vocabulary
+
+
+def _make_twice(factory: Factory) -> Any:
+    """Call a factory on a running loop, in a folder that is thrown away; a store, closed again.
+
+    An object that the factory returns again is not the kit's to close.
+    """
+
+    async def make(workspace: Path) -> Any:
+        made, again = (factory.make(workspace, session="kit-probe") for _ in range(2))
+        for each in [made] if made is again else [again, made]:
+            store, leave = await enter(each, lambda found: _recognise(found) is not None)
+            answer = leave() if leave is not None else close_all([] if made is again else [store])
+            if inspect.isawaitable(answer):
+                await answer
+        return store
+
+    with (
+        tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder,
+        factory.work_in(Path(folder)),
+    ):
+        return run_with_timeout(CALL_S_MAX, lambda: asyncio.run(make(Path(folder))))

@@ -95,7 +95,6 @@ def _from_event(event: Any) -> Any:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="adk",
     package="google-adk",
     module="google.adk",
     described="a BaseSessionService of the Agent Development Kit",

@@ -92,7 +92,6 @@ def _to_agno(message: Message) -> Any:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="agno",
     package="agno",
     module="agno.db",
     described="a BaseDb of Agno",

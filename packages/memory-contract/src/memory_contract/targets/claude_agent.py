@@ -49,7 +49,6 @@ def _key(session: str) -> dict[str, str]:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="claude-agent",
     package="claude-agent-sdk",
     module="claude_agent_sdk",
     described="a SessionStore of the Claude Agent SDK",

@@ -6,6 +6,7 @@ well, with the URL of its own as the default. A class whose constructor takes on
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -17,12 +18,14 @@ from typing import Any, Final, Literal
 from memory_contract.adapter import imported
 from memory_contract.errors import TargetError
 from memory_contract.targets.vocabulary import (
+    IsAwaited,
     OpenedStore,
-    PrefixedHandle,
     Sessions,
     Vocabulary,
     close_all,
     close_all_blocking,
+    dismiss,
+    run_blocking,
 )
 
 _FILE: Final = "store.db"
@@ -53,6 +56,15 @@ class Factory:
     def is_told_workspace(self) -> bool:
         """Whether the store knows its workspace."""
         return bool({"folder", "file"} & set(self.takes))
+
+    @property
+    def is_told_nothing(self) -> bool:
+        """Whether the store decides by itself where its data goes."""
+        return not self.is_told_workspace and self.server is None
+
+    def work_in(self, folder: Path) -> contextlib.AbstractContextManager[None]:
+        """Make a folder the current one for a store that is told nothing: it may write there."""
+        return contextlib.chdir(folder) if self.is_told_nothing else contextlib.nullcontext()
 
     def make(self, workspace: Path, *, session: str = "", server: str | None = None) -> Any:
         """Call it."""
@@ -160,6 +172,8 @@ def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = F
         value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
         for each, value in values
     )
+    if not parameters:
+        arguments = "..."
     per_session = per_session or any(each.name in _SESSION_NAMES for each in chosen)
     takes = "session_id, workspace" if per_session else "workspace"
     return (
@@ -208,57 +222,52 @@ class OpenStore:
 
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """A handle, or an awaitable of it."""
+        opening = self._open(workspace, server)
+        return opening if self.awaited else run_blocking(opening)
+
+    async def _open(self, workspace: Path, server: str | None) -> OpenedStore:
+        close_made = close_all if self.awaited else close_all_blocking
         if self.vocabulary.per_session:
-            make = partial(self._make_session, workspace, server)
-            sessions = Sessions(make, keep=self.keep)
+            sessions = Sessions(
+                lambda session: self.factory.make(workspace, session=session, server=server),
+                keep=self.keep,
+            )
             handle = self.vocabulary.handle(sessions, awaited=self.awaited)
-            close = close_all if self.awaited else close_all_blocking
-            return OpenedStore(handle, lambda: close(sessions.take_all()), awaited=self.awaited)
-        found = self.factory.make(workspace, server=server)
-        # Without a workspace, a server is shared by all cases.
-        is_shared = self.factory.server is not None and not self.factory.is_told_workspace
-        prefix = f"{workspace.name}/" if is_shared else ""
-        return self._open_async(found, prefix) if self.awaited else self._open(found, prefix)
-
-    def _make_session(self, workspace: Path, server: str | None, session: str) -> Any:
-        return self.factory.make(workspace, session=session, server=server)
-
-    def _open(self, found: Any, prefix: str) -> OpenedStore:
-        leave = partial(close_all_blocking, [] if self.keep else [found])
-        if not self.vocabulary.is_spoken_by(found):
-            if inspect.iscoroutine(found):
-                found.close()
-            if inspect.isawaitable(found) or hasattr(found, "__aenter__"):
-                raise TypeError("it is opened by awaiting")
-            if hasattr(found, "__enter__"):
-                leave = partial(found.__exit__, None, None, None)
-                found = found.__enter__()
-        return OpenedStore(self._handle(found, prefix), leave, awaited=False)
-
-    async def _open_async(self, found: Any, prefix: str) -> OpenedStore:
-        found, leave = await enter_async(found, self.vocabulary.is_spoken_by)
-        leave = leave or partial(close_all, [] if self.keep else [found])
-        return OpenedStore(self._handle(found, prefix), leave, awaited=True)
-
-    def _handle(self, store: Any, prefix: str) -> Any:
+            return OpenedStore(handle, lambda: close_made(sessions.take_all()))
+        made = self.factory.make(workspace, server=server)
+        store, leave = await enter(made, self.vocabulary.is_spoken_by, awaited=self.awaited)
         if not self.vocabulary.is_spoken_by(store):
             raise TargetError(
                 f"the factory {self.factory.name} gave {type(store).__name__}: expected"
                 f" {self.vocabulary.described}, or a context manager that gives one"
             )
         handle = self.vocabulary.handle(store, awaited=self.awaited, **self.options)
-        return PrefixedHandle(handle, prefix) if prefix else handle
+        # Without a workspace, a server is shared by all cases.
+        is_shared = self.factory.server is not None and not self.factory.is_told_workspace
+        return OpenedStore(
+            handle,
+            leave or partial(close_made, [] if self.keep else [store]),
+            prefix=f"{workspace.name}/" if is_shared else "",
+        )
 
 
-async def enter_async(
-    found: Any, is_store: Callable[[Any], bool]
+async def enter(
+    found: Any, is_store: Callable[[Any], bool], *, awaited: bool = True
 ) -> tuple[Any, Callable[[], Any] | None]:
     """Await what a factory returned and enter its context; the store, and how to leave it."""
-    if not is_store(found) and inspect.isawaitable(found):
-        found = await found
-    for enter, leave in (("__aenter__", "__aexit__"), ("__enter__", "__exit__")):
-        if hasattr(found, enter) and not is_store(found):
-            store = getattr(found, enter)()
-            store = await store if inspect.isawaitable(store) else store
-            return store, partial(getattr(found, leave), None, None, None)
+
+    async def settle(answer: Any) -> Any:
+        if not inspect.isawaitable(answer):
+            return answer
+        if not awaited:
+            dismiss(answer)
+            raise IsAwaited("it is opened by awaiting")
+        return await answer
+
+    if not is_store(found):
+        found = await settle(found)
+    for enter_name, leave_name in (("__aenter__", "__aexit__"), ("__enter__", "__exit__")):
+        if hasattr(found, enter_name) and not is_store(found):
+            store = await settle(getattr(found, enter_name)())
+            return store, partial(getattr(found, leave_name), None, None, None)
     return found, None

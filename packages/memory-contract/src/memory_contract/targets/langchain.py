@@ -73,7 +73,6 @@ def from_langchain(message: Any) -> Any:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="langchain",
     package="langchain-core",
     module="langchain_core",
     described="a BaseChatMessageHistory of LangChain",

@@ -82,7 +82,6 @@ def _from_graph(message: Any) -> Any:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="langgraph-saver",
     package="langgraph",
     module="langgraph",
     described="a BaseCheckpointSaver of LangGraph",

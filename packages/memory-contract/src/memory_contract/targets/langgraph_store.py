@@ -15,16 +15,16 @@ import uuid
 from typing import Any, Final
 
 from memory_contract.adapter import Message
-from memory_contract.targets.langgraph_items import ItemHandle
-from memory_contract.targets.vocabulary import Vocabulary
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
 _ROOT: Final = "conversations"
+_ITEMS: Final = "items"
 # More than any case appends: a search without a limit gives ten.
 _ALL: Final = 100_000
 
 
-class CollectionHandle(ItemHandle):
-    """Items of a session's namespace."""
+class CollectionHandle(StoreHandle):
+    """Items of a session's namespace; those of the gate `recall` in one of their own."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Put one item that holds the messages."""
@@ -45,9 +45,34 @@ class CollectionHandle(ItemHandle):
         found = await self.call_twin(self.store, "list_namespaces", prefix=(_ROOT,), limit=_ALL)
         return [namespace[-1] for namespace in found]
 
+    async def put_item(
+        self, session: str, item: str, text: str, fields: dict[str, Any] | None = None
+    ) -> None:
+        """Put a text under an id."""
+        await self.call_twin(
+            self.store, "put", (_ITEMS, session), item, {"text": text, **(fields or {})}
+        )
+
+    async def get_item(self, session: str, item: str) -> Any:
+        """The text that an id has."""
+        found = await self.call_twin(self.store, "get", (_ITEMS, session), item)
+        return None if found is None else found.value["text"]
+
+    async def search(
+        self, session: str, query: str, limit: int, where: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """What the store finds; without an index, it lists items."""
+        found = await self.call_twin(
+            self.store, "search", (_ITEMS, session), query=query, filter=where, limit=limit
+        )
+        return [{"id": item.key, "text": item.value["text"]} for item in found]
+
+    async def retract(self, session: str, item: str) -> None:
+        """Delete an item."""
+        await self.call_twin(self.store, "delete", (_ITEMS, session), item)
+
 
 VOCABULARY: Final = Vocabulary(
-    name="langgraph-store",
     package="langgraph",
     module="langgraph",
     described="a BaseStore of LangGraph",

@@ -66,7 +66,6 @@ def from_llama(message: Any) -> Any:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="llama-index",
     package="llama-index-core",
     module="llama_index.core",
     described="a BaseChatStore of LlamaIndex",

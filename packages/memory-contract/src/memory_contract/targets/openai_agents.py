@@ -25,7 +25,6 @@ class SessionHandle(SessionsHandle):
 
 
 VOCABULARY: Final = Vocabulary(
-    name="openai-agents",
     package="openai-agents",
     module="agents",
     described="a Session of the OpenAI Agents SDK",

@@ -31,7 +31,7 @@ from memory_contract.handles import Loop, close, open_handle
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, OpenStore, write_factory
 from memory_contract.targets.simple_stores import METHOD_NAMES, Offer, SimpleHandle, find_offers
-from memory_contract.targets.vocabulary import Vocabulary, close_all
+from memory_contract.targets.vocabulary import Sessions, Vocabulary
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
 
@@ -60,6 +60,9 @@ class ProbeAttempt:
     seen_by_other: bool = False
     # Whether a thread that did not open the store may call it.
     other_threads: bool = True
+    # The class of the store, and whether both handles have the same object.
+    kind: type | None = None
+    shared: bool = False
     missing: set[str] = field(default_factory=set)
 
 
@@ -70,9 +73,6 @@ class Findings:
     opener: OpenStore
     reach: Reach
     attempts: dict[Flavour, ProbeAttempt] = field(default_factory=dict)
-    # The class of the store, and whether the factory returns the same object again.
-    kind: type | None = None
-    shared: bool = False
     offers: dict[str, Offer] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     # What is said of the store, in place of what is found.
@@ -100,7 +100,8 @@ class Findings:
         attempts = [each for each in self.attempts.values() if each.works]
         shareable = bool(attempts) and all(each.other_threads for each in attempts)
         safe = self.reach == "handle" and self.is_simple and shareable
-        keep = self.shared or (self.reach == "handle" and not self.is_simple)
+        shared = any(each.shared for each in self.attempts.values())
+        keep = shared or (self.reach == "handle" and not self.is_simple)
         options = dict(self.opener.options) | ({"offers": self.offers} if self.is_simple else {})
         openers = {
             flavour: replace(self.opener, awaited=flavour == "async", keep=keep, options=options)
@@ -136,14 +137,16 @@ def build_adapter(
     )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
+        current = next(folders)
         try:
-            run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders))
+            with factory.work_in(current):
+                run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders, current))
         except WorkTimedOut as error:
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
             )
             findings.notes += error.stacks[:1]
-    if not factory.is_told_workspace and factory.server is None:
+    if factory.is_told_nothing:
         findings.notes.append("it takes no workspace: each instance is on its own")
     findings.reach = claims.get("reach", findings.reach)
     found = findings.build(name)
@@ -165,11 +168,12 @@ def _make_folders(home: Path) -> Iterator[Path]:
         yield folder
 
 
-def _probe(findings: Findings, folders: Iterator[Path]) -> None:
+def _probe(findings: Findings, folders: Iterator[Path], current: Path) -> None:
     if not _find_opener(findings, folders):
         _expect_opened(findings)
         return
-    _find_object(findings, next(folders))
+    if findings.opener.factory.is_told_nothing:
+        _expect_own_data(findings, current)
     _choose_flavours(findings)
     findings.reach = _find_reach(findings, next(folders))
     if findings.is_simple:
@@ -220,6 +224,23 @@ def _expect_opened(findings: Findings) -> None:
     ) from error
 
 
+def _expect_own_data(findings: Findings, current: Path) -> None:
+    """Raise for a store that chooses a place by itself: all cases would work on the same data."""
+    name = findings.opener.factory.name
+    kind = next(each.kind for each in findings.attempts.values() if each.works)
+    files = sorted(path.name for path in current.iterdir())
+    if files:
+        what = f"writes to {files[0]} in the current folder"
+    elif any(each.seen_by_other for each in findings.attempts.values()):
+        what = f"has one place for all of its data, and now a session {_SESSION!r} there"
+    else:
+        return
+    hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
+    raise TargetError(
+        f"{name} takes no workspace, and its store {what}; each case needs an empty one", hint=hint
+    )
+
+
 def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:
     """Open the store twice, write through one and read through both."""
     seen = ProbeAttempt()
@@ -244,6 +265,8 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
             with futures.ThreadPoolExecutor(1) as other:
                 error = other.submit(handles[0].read, _SESSION).exception()
                 seen.other_threads = error is None
+        one, two = (_get_object(handle) for handle in handles)
+        seen.kind, seen.shared = type(one), one is two
         for capability in opener.vocabulary.claims.get("capabilities", ()):
             seen.missing |= _find_missing(handles[0], capability, loop)
         seen.works = True
@@ -255,6 +278,15 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
         _close_all(handles, loop)
     seen.on_disk = seen.on_disk or any(workspace.iterdir())
     return seen
+
+
+def _get_object(handle: Any) -> Any:
+    """What the factory made for a handle."""
+    store = handle.inner.store
+    if not isinstance(store, Sessions):
+        return store
+    with store.using(_SESSION) as found:
+        return found
 
 
 def _find_missing(handle: Any, capability: str, loop: Loop | None) -> set[str]:
@@ -294,27 +326,8 @@ def _choose_flavours(findings: Findings) -> None:
         assert awaited.raised is not None
         findings.notes.append(f"not driven async: {format_error(awaited.raised)}")
         del attempts["async"]
-    elif not awaited.has_waited or (
-        findings.kind is not None and not vocabulary.has_own_async(findings.kind)
-    ):
+    elif not awaited.has_waited or not vocabulary.has_own_async(awaited.kind or object):
         del attempts["async"]
-
-
-def _find_object(findings: Findings, workspace: Path) -> None:
-    """Look at what the factory returns, twice. Some objects can only be made on a running loop."""
-    factory = findings.opener.factory
-
-    async def make() -> list[Any]:
-        made = [factory.make(workspace, session=_SESSION) for _ in range(2)]
-        findings.kind, findings.shared = type(made[0]), made[0] is made[1]
-        if not findings.shared:
-            await close_all(made)
-        return made
-
-    loop = Loop()
-    with contextlib.suppress(Exception):
-        loop.settle(make())
-    loop.close()
 
 
 # Who sees what was written
@@ -362,7 +375,7 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
     flavour = findings.flavours[0]
     loop = Loop() if flavour == "async" else None
     handle = open_handle(findings.build("probe"), next(folders), flavour, loop)
-    store = handle.inner.store if not hasattr(handle.inner, "inner") else handle.inner.inner.store
+    store = handle.inner.store
     pairs = bool(findings.opener.vocabulary.claims.get("pairs"))
     for capability in METHOD_NAMES:
         if pairs and capability in _NOT_OF_TURNS:

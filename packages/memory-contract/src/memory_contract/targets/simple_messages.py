@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any, Final
 
 # Keys and attributes that hold the id of a listed session.
@@ -13,15 +14,12 @@ _SESSION_NAMES: Final = ("session_id", "session", "id", "name", "thread_id", "co
 _TURN_NAMES: Final = (("human", "ai"), ("human_msg", "ai_msg"))
 
 
-class ChatMessage:
+class ChatMessage(SimpleNamespace):
     """A message with attributes, copies and dumps like a frozen pydantic model.
 
     Fields are checked when they are dumped, not before: so it is the store that accepts or refuses
     what is not text.
     """
-
-    def __init__(self, **fields: Any) -> None:
-        self.__dict__.update(fields)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a message does not change: {name} cannot be set to {value!r}")
@@ -29,15 +27,8 @@ class ChatMessage:
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return iter(self.__dict__.items())
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChatMessage) and self.__dict__ == other.__dict__
-
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(repr(self))
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value!r}" for name, value in self)
-        return f"ChatMessage({fields})"
 
     def model_copy(
         self, *, update: Mapping[str, Any] | None = None, deep: bool = False

@@ -219,14 +219,12 @@ class TurnsHandle(SimpleHandle):
 
 VOCABULARIES: Final = (
     Vocabulary(
-        name="messages",
         described="a store with add_messages and get_history",
         methods=("add_messages", "get_history"),
         handle=MessagesHandle,
         variants=({"form": "object"}, {"form": "dict"}),
     ),
     Vocabulary(
-        name="single messages",
         described="a store with add_message and get_history",
         methods=("add_message", "get_history"),
         handle=MessagesHandle,
@@ -234,7 +232,6 @@ VOCABULARIES: Final = (
         claims={"batches": False},
     ),
     Vocabulary(
-        name="turns",
         described="a store with save_context and load_memory",
         methods=("save_context", "load_memory"),
         handle=TurnsHandle,

@@ -76,7 +76,6 @@ def _from_strands(message: Any) -> Any:
 
 
 VOCABULARY: Final = Vocabulary(
-    name="strands",
     package="strands-agents",
     module="strands",
     described="a SessionRepository of Strands Agents",

@@ -29,7 +29,6 @@ class IsAwaited(TypeError):  # noqa: N818 -- names what happened
 class Vocabulary:
     """A kind of store: how to recognise it, how to call it, and what it claims."""
 
-    name: str
     # What a factory returns, in words.
     described: str
     # The methods that it is known by.
@@ -74,7 +73,7 @@ class StoreHandle:
         if not (inspect.isawaitable(answer) or inspect.isasyncgen(answer)):
             return answer
         if not self.awaited:
-            _dismiss(answer)
+            dismiss(answer)
             raise IsAwaited("what it returns is to be awaited")
         self.has_waited = True
         if inspect.isawaitable(answer):
@@ -87,7 +86,7 @@ class StoreHandle:
         return await self.settle(getattr(found, name)(*arguments, **options))
 
 
-def _dismiss(answer: Any) -> None:
+def dismiss(answer: Any) -> None:
     """End something that nobody will await, without a warning."""
     for name in ("close", "cancel"):
         if callable(end := getattr(answer, name, None)):
@@ -157,32 +156,6 @@ class SessionsHandle(StoreHandle):
         return answer
 
 
-class PrefixedHandle:
-    """A handle on a store that knows no workspace: its sessions carry the workspace's name."""
-
-    def __init__(self, inner: StoreHandle, prefix: str) -> None:
-        self.inner = inner
-        self._prefix = prefix
-
-    def __getattr__(self, method: str) -> Any:
-        found = getattr(self.inner, method)
-        if not inspect.iscoroutinefunction(found):
-            return found
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            # The arguments that name a session come first; only `fork` has two.
-            count = {"sessions": 0, "fork": 2}.get(method, 1)
-            sessions = [self._prefix + session for session in arguments[:count]]
-            answer = await found(*sessions, *arguments[count:], **options)
-            if method != "sessions":
-                return answer
-            own = [each for each in answer if str(each).startswith(self._prefix)]
-            return [each.removeprefix(self._prefix) for each in own]
-
-        call.__signature__ = inspect.signature(found)  # type: ignore[attr-defined]
-        return call
-
-
 # Closing
 
 
@@ -219,14 +192,15 @@ def _close(found: Any) -> Any:
 
 
 class OpenedStore:
-    """A handle whose methods are awaited, or run like plain functions; and how to close it."""
+    """A handle whose methods are awaited, or run like plain functions; and how to close it.
 
-    def __init__(
-        self, handle: StoreHandle | PrefixedHandle, close: Callable[[], Any], *, awaited: bool
-    ) -> None:
+    With a `prefix`, the store knows no workspace: its sessions carry the workspace's name.
+    """
+
+    def __init__(self, handle: StoreHandle, close: Callable[[], Any], *, prefix: str = "") -> None:
         self.inner = handle
         self.close = close
-        self._awaited = awaited
+        self._prefix = prefix
 
     @property
     def exchanged(self) -> Any:
@@ -235,18 +209,27 @@ class OpenedStore:
 
     def __getattr__(self, method: str) -> Any:
         coroutine = getattr(self.inner, method)
-        if self._awaited:
-            return coroutine
 
-        def call(*arguments: Any, **options: Any) -> Any:
-            return _run_blocking(coroutine(*arguments, **options))
+        async def call(*arguments: Any, **options: Any) -> Any:
+            # The arguments that name a session come first; only `fork` has two.
+            count = {"sessions": 0, "fork": 2}.get(method, 1)
+            sessions = [self._prefix + session for session in arguments[:count]]
+            answer = await coroutine(*sessions, *arguments[count:], **options)
+            if method != "sessions" or not self._prefix:
+                return answer
+            own = [each for each in answer if str(each).startswith(self._prefix)]
+            return [each.removeprefix(self._prefix) for each in own]
 
+        def call_blocking(*arguments: Any, **options: Any) -> Any:
+            return run_blocking(call(*arguments, **options))
+
+        found: Any = call if self.inner.awaited else call_blocking
         # The parameters of a method tell what a store offers.
-        call.__signature__ = inspect.signature(coroutine)  # type: ignore[attr-defined]
-        return call
+        found.__signature__ = inspect.signature(coroutine)
+        return found
 
 
-def _run_blocking(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run_blocking(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine that has nothing to wait for."""
     try:
         coroutine.send(None)

@@ -47,12 +47,10 @@ class ProxiedConnection:
         fault_queue: FaultQueue,
         *,
         flowing: asyncio.Event,
-        passed: Callable[[], None],
     ) -> None:
         self._wire = wire
         self._fault_queue = fault_queue
         self._flowing = flowing
-        self._passed = passed
         self._rounds: dict[int, _Round] = {}
         # The rounds that the client sends and that the server answers; named requests sent in the
         # first, and completed in the second.
@@ -124,7 +122,7 @@ class ProxiedConnection:
             self._asked += 1
             fault = self._fault_queue.match(request.name, chatter=request.chatter)
             raw = request.raw if fault is None else await self._meet(fault, request)
-            self._passed()
+            self._fault_queue.passed += 1
         if raw is not None:
             _write(server, raw)
         if request.ends:

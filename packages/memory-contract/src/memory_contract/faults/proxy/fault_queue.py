@@ -94,6 +94,8 @@ class FaultQueue:
         # Each with how many requests it let pass, and how often it struck.
         self._armed: list[tuple[ProxyFault, list[int]]] = []
         self._struck: list[ProxyFaultEvent] = []
+        # Requests that were matched and passed on, or refused.
+        self.passed = 0
 
     def arm(self, *faults: ProxyFault) -> None:
         """Count requests for these faults from now on."""

@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from memory_contract.faults.proxy.connection import ProxiedConnection
 from memory_contract.faults.proxy.fault_queue import FaultQueue, ProxyFault, ProxyFaultEvent
-from memory_contract.faults.proxy.frames import Wire
 from memory_contract.faults.proxy.pgwire import PostgresWire
 from memory_contract.faults.proxy.resp import RespWire
 
@@ -41,7 +40,6 @@ class Proxy:
         self.port: int = self._held.getsockname()[1]
         self._listening: asyncio.Server | None = None
         self._conversations: dict[asyncio.Task[None], ProxiedConnection] = {}
-        self._passed = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._loop = asyncio.new_event_loop()
@@ -71,7 +69,7 @@ class Proxy:
     @property
     def passed(self) -> int:
         """How many requests passed."""
-        return self._passed
+        return self._fault_queue.passed
 
     @property
     def struck(self) -> list[ProxyFaultEvent]:
@@ -164,26 +162,20 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        is_redis = self._upstream.scheme == "redis"
         conversation = ProxiedConnection(
-            self._wire(), self._fault_queue, flowing=self._flowing, passed=self._count
+            RespWire(f"{self.host}:{self.port}") if is_redis else PostgresWire(),
+            self._fault_queue,
+            flowing=self._flowing,
         )
         self._conversations[task] = conversation
         try:
             with contextlib.suppress(asyncio.CancelledError):
-                await conversation.run((reader, writer), self._connect)
+                await conversation.run(
+                    (reader, writer), lambda: asyncio.open_connection(*self.leads_to)
+                )
         finally:
             del self._conversations[task]
-
-    def _count(self) -> None:
-        self._passed += 1
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(*self.leads_to)
-
-    def _wire(self) -> Wire:
-        if self._upstream.scheme == "redis":
-            return RespWire(f"{self.host}:{self.port}")
-        return PostgresWire()
 
 
 async def _swept() -> None:

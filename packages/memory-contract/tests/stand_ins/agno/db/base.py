@@ -1,5 +1,0 @@
-from enum import StrEnum
-
-
-class SessionType(StrEnum):
-    AGENT = "agent"

@@ -1,7 +1,0 @@
-from dataclasses import dataclass
-
-
-@dataclass
-class Message:
-    role: str
-    content: str | None = None

@@ -1,5 +1,0 @@
-from enum import StrEnum
-
-
-class RunStatus(StrEnum):
-    completed = "COMPLETED"

@@ -1,0 +1,123 @@
+"""The kit pointed at real stores of the frameworks that have an environment of their own.
+
+The Agent Development Kit, Strands and Agno bring many packages, so `make frameworks` installs each
+beside the others. The command runs there, on the factories of the scoreboard and of this folder.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+SEQUENTIAL = (
+    *("append_then_read", "batch_in_order", "capabilities_are_true", "reads_are_copies"),
+    *("clear_only_this_session", "sessions_are_listed", "limit_gives_the_newest"),
+    *("message_fields_survive", "refused_append_leaves_nothing", "short_programs"),
+)
+
+
+def run(framework, *arguments):
+    """A run of Python in the environment of a framework."""
+    python = ROOT / ".venv-frameworks" / framework / "bin" / "python"
+    assert python.exists(), f"make .venv-frameworks/{framework}/.ready"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
+    return subprocess.run(
+        [python, *arguments],
+        cwd=HERE,
+        env={**kept, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def checked(framework, factory, *cases):
+    """The verdicts of cases by mode, without those that are not claimed; and the report's notes."""
+    chosen = [word for case in cases for word in ("--case", case)]
+    command = ("check", f"{framework}:{factory}", *chosen, "--seed=3", "--budget=1", "--json")
+    done = run(framework, "-m", "memory_contract", *command)
+    assert done.stdout, done.stderr
+    report = json.loads(done.stdout)
+    found = [each for each in report["cases"] if each["verdict"] != "NOT CLAIMED"]
+    verdicts = {f"{each['case']}[{each['mode']}]": each["verdict"] for each in found}
+    return verdicts, report["notes"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "factory", "mode", "lacks"),
+    [
+        ("adk", "scoreboard.factories.adk:in_memory", "async", {"message_fields_survive"}),
+        ("adk", "scoreboard.factories.adk:sqlite", "async", {"message_fields_survive"}),
+        (
+            "strands",
+            "scoreboard.factories.strands:file",
+            "blocking",
+            {
+                *("clear_only_this_session", "sessions_are_listed", "limit_gives_the_newest"),
+                "message_fields_survive",
+            },
+        ),
+        (
+            "agno",
+            "scoreboard.factories.agno:in_memory",
+            "blocking",
+            {"limit_gives_the_newest", "message_fields_survive"},
+        ),
+        (
+            "agno",
+            "scoreboard.factories.agno:sqlite",
+            "blocking",
+            {"limit_gives_the_newest", "message_fields_survive"},
+        ),
+        (
+            "agno",
+            "beside_agno:awaited",
+            "async",
+            {"limit_gives_the_newest", "message_fields_survive"},
+        ),
+    ],
+)
+def test_a_store_keeps_what_its_interface_offers(framework, factory, mode, lacks):
+    verdicts, _ = checked(framework, factory, *SEQUENTIAL)
+    claimed = [case for case in SEQUENTIAL if case not in lacks]
+    assert verdicts == {f"{case}[{mode}]": "PASS" for case in claimed}
+
+
+@pytest.mark.parametrize("framework", ["adk", "strands", "agno"])
+def test_a_store_that_forgets_is_caught(framework):
+    verdicts, _ = checked(framework, f"beside_{framework}:forgetful", "short_programs")
+    assert set(verdicts.values()) == {"FAIL"}
+
+
+def test_a_store_on_files_is_tried_by_several_processes():
+    verdicts, notes = checked("strands", "scoreboard.factories.strands:file", "append_storm")
+    assert set(verdicts) == {"append_storm[threads]", "append_storm[processes]"}
+    assert any("one session is written by one agent at a time" in note for note in notes)
+
+
+def test_a_database_without_runs_of_their_own_keeps_them_in_the_session():
+    verdicts, _ = checked("agno", "beside_agno:without_runs", "append_then_read")
+    assert verdicts == {"append_then_read[blocking]": "PASS"}
+
+
+STALE = """
+import asyncio, sys
+from pathlib import Path
+from memory_contract.targets import resolve
+
+async def append():
+    handle = await resolve("adk:beside_adk:overtaken").open_async(Path(sys.argv[1]))
+    for _ in range(2):
+        await handle.append("s", [{"role": "user", "content": "hello"}])
+
+asyncio.run(append())
+"""
+
+
+def test_a_session_that_somebody_else_wrote_to_is_a_refusal(tmp_path):
+    done = run("adk", "-c", STALE, str(tmp_path))
+    assert "memory_contract.adapter.Conflict: " in done.stderr

@@ -1,0 +1,128 @@
+"""Renders values of a database, and how two of them differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Final
+
+from pytest_snapshot_db.database import Cell
+from pytest_snapshot_db.rules import IGNORED
+
+# What is shown of a value; of two that differ, this much around the change.
+CELL_CHARS_MAX: Final = 60
+CONTEXT_CHARS: Final = 20
+ROW_CHARS_MAX: Final = 300
+PATHS_MAX: Final = 8
+
+JsonChange = tuple[str, Any, Any]
+
+
+def suggest_ignore(cells: dict[str, set[str]]) -> str:
+    """Write columns and paths as an `ignore`: perhaps these differ in every run."""
+    quoted = {escape_unseen(name): sorted(paths) for name, paths in sorted(cells.items())}
+    if all(paths == ["$"] for paths in quoted.values()):
+        return "{" + ", ".join(f'"{name}"' for name in quoted) + "}" if quoted else ""
+    return json.dumps(
+        {name: "$" if "$" in paths else paths for name, paths in quoted.items()},
+        ensure_ascii=False,
+    )
+
+
+def render_cell_change(
+    column: str, before: Cell, after: Cell, paths: list[JsonChange]
+) -> Iterator[str]:
+    """Render how a cell differs, by the paths of its JSON if there are any."""
+    name = escape_unseen(column)
+    for path, old, new in paths[:PATHS_MAX]:
+        one, two = shorten_both(old, new)
+        yield f"{name} {escape_unseen(path)}: {one} → {two}"
+    if len(paths) > PATHS_MAX:
+        yield f"{name}: … and {len(paths) - PATHS_MAX} more paths"
+    if not paths:
+        one, two = shorten_both(before, after)
+        yield f"{name}: {one} → {two}"
+
+
+class Absent:
+    """Stands for a value that a JSON document does not have."""
+
+
+def diff_json_cells(before: Cell, after: Cell) -> list[JsonChange]:
+    """List the paths in which two cells differ; none unless both are JSON objects or arrays."""
+    documents = []
+    for cell in (before, after):
+        if not isinstance(cell, (str, bytes)) or cell[:1] not in ("{", "[", b"{", b"["):
+            return []
+        try:
+            documents.append(json.loads(cell))
+        except (ValueError, RecursionError):
+            return []
+    return list(_diff_json(*documents))
+
+
+def _diff_json(before: Any, after: Any, path: str = "$") -> Iterator[JsonChange]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            step = f".{name}" if re.fullmatch(r"[A-Za-z_]\w*", name) else f"[{json.dumps(name)}]"
+            one, two = before.get(name, Absent), after.get(name, Absent)
+            yield from _diff_json(one, two, path + step)
+    elif isinstance(before, list) and isinstance(after, list):
+        for at, (one, two) in enumerate(zip_longest(before, after, fillvalue=Absent)):
+            yield from _diff_json(one, two, f"{path}[{at}]")
+    elif type(before) is not type(after) or before != after:
+        yield path, before, after
+
+
+def render_cell(cell: Any) -> str:
+    """Render a value as in SQL, on one line of limited length."""
+    return shorten(_render_whole(cell), CELL_CHARS_MAX)
+
+
+def _render_whole(cell: Any) -> str:
+    if cell is Absent:
+        return "nothing"
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, bytes):
+        return f"x'{cell.hex()}'"
+    if isinstance(cell, str):
+        return cell if cell == IGNORED else "'" + escape_unseen(cell) + "'"
+    if isinstance(cell, (dict, list)):
+        return escape_unseen(json.dumps(cell, ensure_ascii=False))
+    return repr(cell)
+
+
+def shorten_both(before: Any, after: Any) -> tuple[str, str]:
+    """Render two values that differ, shortened around the place where they do."""
+    one, two = _render_whole(before), _render_whole(after)
+    if max(len(one), len(two)) <= CELL_CHARS_MAX:
+        return one, two
+    pairs = enumerate(zip(one, two, strict=False))
+    first = next((at for at, (a, b) in pairs if a != b), min(len(one), len(two)))
+    begin = max(0, first - CONTEXT_CHARS)
+    texts = []
+    for text, value in ((one, before), (two, after)):
+        shown = ("…" if begin else "") + shorten(text[begin:], CELL_CHARS_MAX)
+        if begin and type(before) is type(after) and isinstance(value, (bytes, str)):
+            unit = "bytes" if isinstance(value, bytes) else "characters"
+            shown += f" ({len(value)} {unit})"
+        texts.append(shown)
+    return texts[0], texts[1]
+
+
+def shorten(text: str, length: int) -> str:
+    """Limit the length of a text, with a sign where something is missing."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return `1 row` or `2 rows`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def escape_unseen(text: str) -> str:
+    """Escape characters that a terminal would interpret or not show: stored text may have any."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
