@@ -2,9 +2,9 @@
 
 from indelible.core.ranking import (
     Document,
-    Occurrences,
     Statistics,
     build_snippet,
+    choose_leading,
     choose_words,
     count_terms,
     find_name_terms,
@@ -106,12 +106,20 @@ def test_the_words_of_a_query_are_kept_as_they_were_written():
 
 
 def test_matches_of_rare_words_come_first():
-    words = Occurrences(1000, 5.0, {"rare": [3, 9], "common": list(range(500))}, ())
-    ordered, left_out = order_matches(words, limit=1000)
-    assert (ordered[:3], len(ordered), left_out) == ([3, 9, 0], 500, False)
-    # Those that have only the common word cannot be among the first two.
-    ordered, left_out = order_matches(words, limit=2)
-    assert (ordered, left_out) == ([3, 9], True)
+    ids = {"rare": [3, 9], "common": range(500)}
+    ordered = order_matches(ids, Statistics(1000, 5.0, {"rare": 2, "common": 500}))
+    assert (ordered[:3], len(ordered)) == ([3, 9, 0], 500)
+
+
+def test_words_lead_until_enough_entries_cannot_be_outdone():
+    counts = {"rare": 20, "known": 300, "common": 30_000}
+    assert set(choose_leading(counts, 10**6, limit=20)) == {"rare", "known"}
+    assert set(choose_leading(counts, 10**6, limit=300)) == {"rare", "known"}
+    assert set(choose_leading(counts, 10**6, limit=301)) == set(counts)
+    # Two words together may count for more than a rarer one.
+    assert set(choose_leading({"a": 50, "b": 60, "c": 70}, 10**6, limit=10)) == {"a", "b"}
+    assert set(choose_leading({"a": 50}, 10**6, limit=10)) == {"a"}
+    assert set(choose_leading({"a": 0}, 10**6, limit=10)) == {"a"}
 
 
 def test_statistics_of_two_parts_are_those_of_the_whole():

@@ -675,7 +675,8 @@ class IndexResult:
 class IndexText(Operation[IndexResult]):
     """Add the words of up to `limit` entries that the index lacks, in all namespaces.
 
-    With `rebuild`, the index is emptied first. An engine without an index has nothing to do.
+    With `rebuild`, those that it has are added anew: an engine may empty the index when `resume` is
+    None, or replace what each entry has. An engine without an index has nothing to do.
     """
 
     resume: int | None

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from indelible import view
 from indelible.core import rules
+from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import Head, tuple_new
 from indelible.core.rules import SessionState
 from indelible.model import Kind
@@ -78,6 +79,24 @@ class KeyUse(NamedTuple):
     entries: int
     # Of the view, when it was written.
     generation: int
+
+
+class SearchScope(NamedTuple):
+    """What a search by the index of words looks through."""
+
+    # Names of sessions by their numbers; None for all, and those of other namespaces among them.
+    names: dict[int, str] | None
+    # Those that have entries which the index lacks.
+    unindexed: dict[int, str]
+    # About how many entries there are.
+    total: int
+    # Whether they are so many that common words are left out.
+    is_large: bool
+
+
+def split_entry_id(entry_id: int) -> tuple[int, int]:
+    """Split the id of an entry into the number of its session and its position."""
+    return divmod(entry_id, LOG_ENTRIES_MAX)
 
 
 def encode_links(call_ids: tuple[str, ...]) -> str | None:
