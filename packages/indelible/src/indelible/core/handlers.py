@@ -53,6 +53,7 @@ from indelible.core.operations import (
     LogRow,
     Quarantine,
     Read,
+    ReadFound,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -414,6 +415,12 @@ def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
 def find_text(tx: Transaction, op: FindText) -> TextPage | None:
     """Find visible entries by their words."""
     return text_search.find_text(tx, op)
+
+
+@READS.handles(ReadFound)
+def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+    """Read entries beside some that were found."""
+    return text_search.read_found(tx, op)
 
 
 # The view and its journal

@@ -52,6 +52,7 @@ from indelible.core.operations import (
     LogRow,
     Quarantine,
     Read,
+    ReadFound,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -413,6 +414,12 @@ async def read_outline(tx: AsyncTransaction, op: ReadOutline) -> SessionOutline:
 async def find_text(tx: AsyncTransaction, op: FindText) -> TextPage | None:
     """Find visible entries by their words."""
     return await text_search_async.find_text(tx, op)
+
+
+@READS.handles(ReadFound)
+async def read_found(tx: AsyncTransaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+    """Read entries beside some that were found."""
+    return await text_search_async.read_found(tx, op)
 
 
 # The view and its journal

@@ -350,6 +350,18 @@ class FindText(Operation[TextPage | None]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFound(Operation[tuple[tuple[StoredEntry, ...], ...]]):
+    """Read entries of these kinds beside some that `FindText` has found, of many sessions at once.
+
+    Each session is given with its state, of which the extents are read. The result has the entries
+    of each, in order; what was removed meanwhile is left out.
+    """
+
+    states: tuple[tuple[str, FrozenView], ...]
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionOutline:
     """The outline of the visible entries of a session."""
 

@@ -148,13 +148,13 @@ def compute_common_count(total: int) -> int:
     return max(1, int(total * COMMON_WORD_SHARE))
 
 
-def choose_leading(counts: Mapping[str, int], total: int, limit: int) -> Collection[str]:
-    """Choose the words that decide which entries come first, by how many entries have each.
+def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
+    """Choose the words that decide which entries come first.
 
     At least `limit` entries have one of them that counts for more than all other words together.
     Whatever has none of the leading words comes after these.
     """
-    statistics = Statistics(total, 0.0, counts)
+    counts = statistics.frequency
     weights = sorted(((statistics.weigh(term), term) for term in counts), reverse=True)
     left = sum(weight for weight, _ in weights)
     leading: dict[str, float] = {}

@@ -11,7 +11,7 @@ from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import Head, tuple_new
 from indelible.core.rules import SessionState
 from indelible.model import Kind
-from indelible.view import View
+from indelible.view import Extents, View
 
 # The number of a kind in the row of an entry. They are stored, and never change.
 KIND_NUMBER: Final = {
@@ -88,10 +88,18 @@ class SearchScope(NamedTuple):
     names: dict[int, str] | None
     # Those that have entries which the index lacks.
     unindexed: dict[int, str]
-    # About how many entries there are.
+    # About how many entries there are, and how many words they have on average. What a small scope
+    # has is only known when it was looked through.
     total: int
+    average: float
     # Whether they are so many that common words are left out.
     is_large: bool
+
+
+def build_entry_ids(token: str, extents: Extents) -> list[int]:
+    """Build the ids of entries: the number of their session, and their positions."""
+    first = int(token.partition(".")[0]) * LOG_ENTRIES_MAX
+    return [first + position for position in view.iter_positions(extents)]
 
 
 def split_entry_id(entry_id: int) -> tuple[int, int]:

@@ -143,13 +143,16 @@ class Transaction(ABC):
     def count_words(
         self, words: Mapping[str, str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
-        """Count the entries with each word, up to `most`; an estimate will do."""
+        """Count the entries with each word in a large scope, up to `most`; an estimate will do.
+
+        Words that few entries have may be left out: they are found and counted then.
+        """
         raise NotImplementedError
 
     def find_words(
         self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
-        """Find the entries that have each word, of all or of some."""
+        """Find the entries that have each word; only those in `among` are needed."""
         raise NotImplementedError
 
     def find_numbered(self, numbers: Collection[int]) -> Sequence[SessionRow]:

@@ -36,6 +36,8 @@ _READ: Final = f"""
 def find_scope(db: SqliteConnection, op: FindText) -> SearchScope:
     """Find the sessions that a search is about."""
     unindexed: dict[int, str] = dict(db.execute(_UNINDEXED, (db.namespace,)))
+    stored, length = read_totals(db)
+    average = length / stored if stored else 0.0
     if op.sessions is not None:
         one = f"{_SESSIONS} AND name = ?"
         found = [row for name in op.sessions for row in db.execute(one, (db.namespace, name))]
@@ -45,8 +47,7 @@ def find_scope(db: SqliteConnection, op: FindText) -> SearchScope:
         bounds = (op.under, f"{op.under}/", f"{op.under}0")
         found = db.execute(below, (db.namespace, *bounds))
     else:
-        total, _ = read_totals(db)
-        return SearchScope(None, unindexed, total, total > COMMON_WORD_ENTRIES)
+        return SearchScope(None, unindexed, stored, average, stored > COMMON_WORD_ENTRIES)
     names: dict[int, str] = dict(found)
     spans = _build_spans(names)
     total = sum(db.execute(_COUNT_ENTRIES, span)[0][0] for span in spans)
@@ -54,6 +55,7 @@ def find_scope(db: SqliteConnection, op: FindText) -> SearchScope:
         names,
         {number: name for number, name in unindexed.items() if number in names},
         total,
+        average,
         total > COMMON_WORD_ENTRIES or len(spans) > _SPANS_MAX,
     )
 
@@ -89,25 +91,16 @@ def count_words(
     }
 
 
-def find_words(
-    db: SqliteConnection,
-    words: Mapping[str, str],
-    scope: SearchScope,
-    among: Collection[int] | None,
-) -> Occurrences:
+def find_words(db: SqliteConnection, words: Mapping[str, str], scope: SearchScope) -> Occurrences:
     """Find the entries that have each word."""
     spans, names = _choose_spans(scope), scope.names
-    ids: dict[str, Collection[int]] = {}
+    ids: dict[str, list[int]] = {}
     for term, written in words.items():
         found = [each for span in spans for (each,) in db.execute(_FIND, (f'"{written}"', *span))]
-        if among is not None:
-            ids[term] = frozenset(among).intersection(found)
-        elif names is not None:
-            ids[term] = [each for each in found if split_entry_id(each)[0] in names]
-        else:
-            ids[term] = found
-    stored, length = read_totals(db)
-    return Occurrences(scope.total, length / stored if stored else 0.0, ids)
+        if names is not None:
+            found = [each for each in found if split_entry_id(each)[0] in names]
+        ids[term] = found
+    return Occurrences(scope.total, scope.average, ids)
 
 
 def read_found(db: SqliteConnection, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
