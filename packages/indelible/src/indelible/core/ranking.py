@@ -75,6 +75,15 @@ def tokenize(text: str) -> list[Token]:
     return [Token(*found) for found in _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)]
 
 
+def list_terms(text: str) -> list[str]:
+    """List the words of a text as they are compared."""
+    data = text.encode("utf-8", "replace")
+    terms: list[str] = _load_tokenizer()(
+        data, 4, None, include_offsets=False, include_colocated=False
+    )
+    return terms
+
+
 @cache
 def _load_tokenizer() -> Callable[..., Any]:
     # SQLite is only imported by those who use it or search.
@@ -94,14 +103,14 @@ def choose_words(query: str) -> dict[str, str]:
 
 def count_terms(text: str, terms: Collection[str]) -> tuple[int, dict[str, int]]:
     """Count the words of a text, and those of a query in it."""
-    words = _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)
-    return len(words), dict(Counter(term for _, _, term in words if term in terms))
+    words = list_terms(text)
+    return len(words), dict(Counter(term for term in words if term in terms))
 
 
 @lru_cache(1024)
 def find_name_terms(name: str) -> frozenset[str]:
     """Return the words of a name."""
-    return frozenset(token.term for token in tokenize(name))
+    return frozenset(list_terms(name))
 
 
 class Statistics(NamedTuple):

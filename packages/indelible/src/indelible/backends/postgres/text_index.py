@@ -25,13 +25,13 @@ from indelible.backends.postgres.statements import (
 from indelible.core.codec import SEARCHED_KINDS, parse_text
 from indelible.core.limits import COMMON_WORD_ENTRIES, PAGE_ENTRIES_MAX
 from indelible.core.operations import FindText, IndexResult, IndexText, StoredEntry
-from indelible.core.ranking import Occurrences, tokenize
+from indelible.core.ranking import Occurrences, list_terms
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, SearchScope, split_entry_id
 from indelible.model import Kind
 
-_NUMBERS: Final = ", ".join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)
+_IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"
 # The predicate of the index `entry_unindexed`.
-_IS_UNINDEXED: Final = f"words IS NULL AND kind IN ({_NUMBERS})"
+_IS_UNINDEXED: Final = f"words IS NULL AND {_IS_SEARCHED}"
 _ENTRY_ID: Final = "(session << 32 | position)"
 _OF_IDS: Final = """
     FROM unnest($1::bigint[]) AS found (id)
@@ -43,10 +43,13 @@ _SESSIONS: Final = """
 _UNINDEXED: Final = f"""
     SELECT number, name FROM indelible.session WHERE namespace = $1 AND number IN (
         SELECT session FROM indelible.entry WHERE {_IS_UNINDEXED})"""
-# What the server knows of the whole table, or of its partitions: about how many rows, and how many
-# words a row has.
+# How many rows the whole table or all its partitions have, and how many words a row has: estimates
+# from the server's statistics. Before it has any, sessions say how many rows.
 _SIZE: Final = """
-    SELECT coalesce(sum(reltuples) FILTER (WHERE reltuples > 0), 0)::bigint,
+    SELECT coalesce(
+            sum(reltuples / relpages * pg_relation_size(pg_class.oid)
+                / current_setting('block_size')::float8) FILTER (WHERE reltuples > 0),
+            (SELECT sum(log_end - born) FROM indelible.session), 0)::bigint,
         coalesce(max(elem_count_histogram[cardinality(elem_count_histogram)]), 0)::float8
     FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid AND relkind = 'r'
     LEFT JOIN pg_stats ON schemaname = 'indelible' AND tablename = relname
@@ -70,8 +73,7 @@ _READ: Final = f"""
 # Those who erase or replace an entry wait until its words are written.
 _PAGE: Final = f"""
     SELECT {_ENTRY_ID}, kind, payload FROM indelible.entry
-    WHERE (session, position) >= ($1::bigint >> 32, $1 & 4294967295)
-        AND kind IN ({_NUMBERS}) {{unindexed}}
+    WHERE (session, position) >= ($1::bigint >> 32, $1 & 4294967295) AND ({{wanted}})
     ORDER BY session, position LIMIT $2 FOR UPDATE"""
 _UPDATE: Final = """
     UPDATE indelible.entry SET words = new.words::integer[]
@@ -86,9 +88,9 @@ _INDEXED: Final = """
 
 
 def compute_words(kind: Kind | None, envelope: bytes) -> list[int] | None:
-    """Compute the numbers of an entry's words; None if it is not searched, or damaged."""
+    """Compute the numbers of an entry's words, in order; None if it is not searched or damaged."""
     text = parse_text(kind, envelope) if kind in SEARCHED_KINDS else None
-    return None if text is None else sorted({_hash(term) for _, _, term in tokenize(text)})
+    return None if text is None else sorted(_hash(set(list_terms(text))))
 
 
 def format_words(words: list[int] | None) -> str | None:
@@ -96,25 +98,29 @@ def format_words(words: list[int] | None) -> str | None:
     return None if words is None else "{" + ",".join(map(str, words)) + "}"
 
 
-def _hash(term: str) -> int:
-    return zlib.crc32(term.encode()) - 2**31
+def _hash(terms: Collection[str]) -> list[int]:
+    """Return the numbers of words; signed, since the server has no others."""
+    numbers = map(zlib.crc32, map(str.encode, terms))
+    return list(struct.unpack(f"{len(terms)}i", struct.pack(f"{len(terms)}I", *numbers)))
 
 
 async def index_page(op: IndexText) -> IndexResult:
     """Index a page of the entries that the index lacks; with `rebuild`, of all."""
-    page = _PAGE.format(unindexed="" if op.rebuild else f"AND {_IS_UNINDEXED}")
-    rows = await Sql(page, (op.resume or 0, op.limit))
-    words = [compute_words(KIND_BY_NUMBER[kind], payload) for _, kind, payload in rows]
+    wanted = f"{_IS_SEARCHED} OR words IS NOT NULL" if op.rebuild else _IS_UNINDEXED
+    rows = await Sql(_PAGE.format(wanted=wanted), (op.resume or 0, op.limit))
     if not rows:
         return IndexResult()
+    kinds = [KIND_BY_NUMBER.get(kind) for _, kind, _ in rows]
+    words = [compute_words(kind, row[-1]) for kind, row in zip(kinds, rows, strict=True)]
     ids = IntArray(entry_id for entry_id, _, _ in rows)
     await Do(_UPDATE, (ids, TextArray(map(format_words, words))))
     last = split_entry_id(ids[-1])[0]
     named = await Sql("SELECT name FROM indelible.session WHERE number = $1", (last,))
     name = named[0][0].decode() if named else ""
-    damaged = words.count(None)
+    searched = sum(kind in SEARCHED_KINDS for kind in kinds)
+    indexed = len(words) - words.count(None)
     resume = ids[-1] + 1 if len(rows) == op.limit else None
-    return IndexResult(len(rows) - damaged, damaged, resume, name)
+    return IndexResult(indexed, searched - indexed, resume, name)
 
 
 async def agrees_with_entries(session: int) -> bool:
@@ -136,7 +142,6 @@ async def agrees_with_entries(session: int) -> bool:
 
 async def find_scope(context: PostgresContext, op: FindText) -> SearchScope:
     """Find the sessions that a search is about."""
-    everywhere = False
     if op.sessions is not None:
         named = BytesArray(name.encode() for name in op.sessions)
         sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, named))
@@ -146,16 +151,16 @@ async def find_scope(context: PostgresContext, op: FindText) -> SearchScope:
         below = f"{_SESSIONS} AND (name = $2 OR name > $3 AND name < $4)"
         sessions = Sql(below, (context.namespace, *bounds))
     else:
-        everywhere = True
         sessions = Sql(f"{_SESSIONS} LIMIT $2", (context.namespace, COMMON_WORD_ENTRIES + 1))
-    found, lacking, ((size, average),) = await All(
-        (sessions, Sql(_UNINDEXED, (context.namespace,)), Sql(_SIZE))
-    )
-    total = sum(entries for _, _, entries in found)
-    is_large = max(total, len(found)) > COMMON_WORD_ENTRIES
+    found, lacking = await All((sessions, Sql(_UNINDEXED, (context.namespace,))))
     unindexed = {number: decode_name(name) for number, name in lacking}
-    if everywhere and is_large:
-        return SearchScope(None, unindexed, max(total, size), average, is_large)
+    total = sum(entries for _, _, entries in found)
+    average = 0.0
+    is_large = max(total, len(found)) > COMMON_WORD_ENTRIES
+    if is_large:
+        ((stored, average),) = await Sql(_SIZE)
+        if op.sessions is None and op.under is None:
+            return SearchScope(None, unindexed, stored, average, is_large)
     names = {number: decode_name(name) for number, name, _ in found}
     unindexed = {number: name for number, name in unindexed.items() if number in names}
     return SearchScope(names, unindexed, total, average, is_large)
@@ -163,8 +168,8 @@ async def find_scope(context: PostgresContext, op: FindText) -> SearchScope:
 
 async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, int]:
     """Estimate how many entries have each word, of those that the server knows to be common."""
-    shares: dict[int, float] = dict(await Sql(_SHARES, (IntArray(map(_hash, words)),)))
-    numbers = {term: _hash(term) for term in words}
+    numbers = dict(zip(words, _hash(words), strict=True))
+    shares: dict[int, float] = dict(await Sql(_SHARES, (IntArray(numbers.values()),)))
     return {
         term: int(shares[number] * scope.total)
         for term, number in numbers.items()
@@ -176,7 +181,7 @@ async def find_words(
     words: Sequence[str], scope: SearchScope, among: Collection[int] | None
 ) -> Occurrences:
     """Find the entries that have each word: by the index, or by looking at all of a few."""
-    numbers = tuple(map(_hash, words))
+    numbers = _hash(words)
     if scope.is_large and among is None:
         sessions = _to_sessions(scope)
         found = await All(tuple(Sql(_FIND, (number, sessions)) for number in numbers))

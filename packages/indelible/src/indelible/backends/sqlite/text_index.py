@@ -13,7 +13,7 @@ from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core.codec import parse_text
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
-from indelible.core.ranking import tokenize
+from indelible.core.ranking import list_terms
 from indelible.model import Kind
 
 # The kinds that are indexed, by the numbers that rows have.
@@ -136,7 +136,7 @@ def agrees_with_entries(db: SqliteConnection, session: int) -> bool:
     low, high = session << 32, (session << 32) + LOG_ENTRIES_MAX
     for _, number, payload, size in db.execute(_INDEXED, (low, high)):
         text = parse_text(_KINDS[number], payload) if number in _KINDS else None
-        if text is None or _parse_integers(size) != [len(tokenize(text))]:
+        if text is None or _parse_integers(size) != [len(list_terms(text))]:
             return False
     is_marked = db.execute("SELECT 1 FROM unindexed WHERE session = ?", (session,))
     return bool(is_marked) or not db.execute(_MISSING, (low, high, 1))
