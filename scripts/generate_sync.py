@@ -22,6 +22,7 @@ REDIS = f"{INDELIBLE}/backends/redis"
 SOURCES = (
     f"{INDELIBLE}/store_async.py",
     f"{INDELIBLE}/core/transaction_async.py",
+    f"{INDELIBLE}/core/text_search_async.py",
     f"{INDELIBLE}/core/handlers_async.py",
     f"{POSTGRES}/connection_async.py",
     f"{POSTGRES}/connection_pool_async.py",

@@ -7,15 +7,19 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import apsw
+import psycopg
 
 import indelible
 from benchmarks.search import latency, recall
 from benchmarks.search.latency import Size
 from benchmarks.search.minilm import MiniLM
 from benchmarks.search.recall import Recall
+from memory_contract.faults.servers.postgres import PostgresServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "search-figures.md"
 SIZES = (10_000, 100_000, 1_000_000)
@@ -28,47 +32,76 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=SIZES[-1], help="entries, at most")
     parser.add_argument("--into", type=Path, default=PAGE, help="the page that is written")
     asked = parser.parse_args()
-    parts = [_HEAD]
-    with tempfile.TemporaryDirectory(prefix="search-") as name:
-        folder = Path(name)
+    sizes = [entries for entries in SIZES if entries <= asked.largest]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="search-")))
+        # The server may run as somebody who cannot enter the folder of another.
+        folder.chmod(0o755)
+        server = PostgresServer(folder / "server", settings={"shared_buffers": "128MB"})
+        server.create()
+        server.start()
+        stack.callback(server.kill)
+        parts = [_HEAD.format(postgres=_ask_version(server))]
         if asked.data is not None:
-            parts.append(_format_recall(_measure_recall(folder, asked.data)))
-        plain, indexed = latency.measure_appends(folder)
-        sizes = [
-            latency.measure_size(folder, entries, _tell(f"{entries} entries"))
-            for entries in SIZES
-            if entries <= asked.largest
-        ]
-        parts.append(_format_sizes(sizes))
-        parts.append(
-            f"An append takes {plain:.0f} µs without the index and {indexed:.0f} µs with it, at the"
-            f" default durability: {indexed / plain:.2f} times as long.\n"
-        )
+            parts.append(_format_recall(_measure_recall(folder, server, asked.data)))
+        parts.append(_LATENCY)
+        for engine, place, measure in (
+            ("SQLite", folder.joinpath, partial(latency.measure_size, folder)),
+            (
+                "PostgreSQL",
+                lambda _: server.fresh_url(),
+                partial(latency.measure_size_on_postgres, server),
+            ),
+        ):
+            plain, indexed = latency.measure_appends(place)
+            rows = [measure(entries, _tell(f"{engine}, {entries} entries")) for entries in sizes]
+            parts.append(_format_sizes(engine, rows))
+            parts.append(
+                f"An append takes {plain:.0f} µs without the index and {indexed:.0f} µs with it, at"
+                f" the default durability: {indexed / plain:.2f} times as long.\n"
+            )
     asked.into.write_text("\n".join(parts), "utf-8")
     sys.stdout.write(asked.into.read_text("utf-8"))
     return 0
 
 
+def _ask_version(server: PostgresServer) -> str:
+    with psycopg.connect(server.url()) as connection:
+        return connection.info.parameter_status("server_version") or ""
+
+
 _HEAD = f"""# Search in figures
 
 Written by `make bench-search DATA=path` on one machine: {platform.machine()},
-Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}.
+Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {{postgres}}.
 [Search](how-to/search.md) says what they mean.
 """
 
 
-def _measure_recall(folder: Path, data: Path) -> dict[str, Recall]:
+_LATENCY = """## How long it takes
+
+Words by Zipf's law, queries of three to eight words: processor time in milliseconds,
+that of the server included, at the median and the 95th percentile.
+"""
+
+
+def _measure_recall(folder: Path, server: PostgresServer, data: Path) -> dict[str, Recall]:
     conversations = recall.load(data)
     messages, memories = recall.fill_messages, recall.fill_memories
     measured: dict[str, Recall] = {}
-    for name, fill, options in (
-        ("messages, by SQLite's index", messages, {}),
-        ("messages, ranked by reading", messages, {"search": False}),
-        ("memories, by SQLite's index", memories, {}),
-        (f"memories, by words and by {MiniLM.name}", memories, {"embedder": MiniLM()}),
+    for name, fill, target, options in (
+        ("messages, by SQLite's index", messages, folder / "index.db", {}),
+        ("messages, by PostgreSQL's index", messages, server.fresh_url(), {}),
+        ("messages, ranked by reading", messages, folder / "reading.db", {"search": False}),
+        ("memories, by SQLite's index", memories, folder / "memories.db", {}),
+        (
+            f"memories, by words and by {MiniLM.name}",
+            memories,
+            folder / "vectors.db",
+            {"embedder": MiniLM()},
+        ),
     ):
-        path = folder / f"recall-{len(measured)}.db"
-        with indelible.open(path, durability="process", **options) as store:
+        with indelible.open(target, **options) as store:
             places = fill(store, conversations)
             measured[name] = recall.measure(store, conversations, places, _tell(name))
     return measured
@@ -99,12 +132,9 @@ def _format_recall(measured: dict[str, Recall]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_sizes(sizes: list[Size]) -> str:
+def _format_sizes(engine: str, sizes: list[Size]) -> str:
     lines = [
-        "## How long it takes\n",
-        "SQLite, words by Zipf's law, queries of three to eight words: processor time in",
-        "milliseconds, at the median and the 95th percentile.\n",
-        "| messages | in a session of 1,000 | in ten of them | in the store | file | the index |",
+        f"| {engine} | in a session of 1,000 | in ten of them | in the store | size | the index |",
         "|---|---|---|---|---|---|",
     ]
     for size in sizes:

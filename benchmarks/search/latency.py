@@ -10,8 +10,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
+
 import indelible
 from indelible import ChatMessage, MemoryStore
+from memory_contract.faults.servers.postgres import PostgresServer
 
 WORDS = 50_000
 SESSION_ENTRIES = 1000
@@ -21,6 +24,7 @@ QUERIES = 100
 APPENDS = 300
 
 Progress = Callable[[int, int], None]
+Clock = Callable[[], float]
 
 
 class Vocabulary:
@@ -81,7 +85,9 @@ def grow(store: MemoryStore, entries: int, progress: Progress) -> None:
         progress(start + SESSION_ENTRIES, entries)
 
 
-def measure(store: MemoryStore, entries: int) -> Iterator[Latency]:
+def measure(
+    store: MemoryStore, entries: int, clock: Clock = time.process_time
+) -> Iterator[Latency]:
     """Measure searches in a session, below a label, and in the whole store."""
     words = Vocabulary(2)
     sessions = entries // SESSION_ENTRIES
@@ -91,15 +97,16 @@ def measure(store: MemoryStore, entries: int) -> Iterator[Latency]:
             number = words.choose(sessions)
             user, chat = divmod(number, GROUP_SESSIONS)
             query = words.write(3, 8)
-            # Searches wait for nothing, so other work of the machine is left out of their time.
-            begun = time.process_time()
+            # Searches wait for nothing but a server, of which the clock has the time: so other work
+            # of the machine is left out.
+            begun = clock()
             if scope == "session":
                 store.search(query, sessions=[f"user-{user}/chat-{chat}"])
             elif scope == "group":
                 store.search(query, under=f"user-{user}")
             else:
                 store.search(query)
-            times.append((time.process_time() - begun) * 1000)
+            times.append((clock() - begun) * 1000)
         yield Latency(statistics.median(times), statistics.quantiles(times, n=20)[-1])
 
 
@@ -112,6 +119,34 @@ def measure_size(folder: Path, entries: int, progress: Progress) -> Size:
         session, group, whole = measure(store, entries)
     total = path.stat().st_size / 1e6
     return Size(entries, session, group, whole, total, _measure_index(path))
+
+
+def measure_size_on_postgres(server: PostgresServer, entries: int, progress: Progress) -> Size:
+    """Grow a store on PostgreSQL to a size and search it."""
+    url = server.fresh_url()
+    with (
+        indelible.open(url, timeout_s=60) as store,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        grow(store, entries, progress)
+        connection.execute("VACUUM ANALYZE indelible.entry")
+        ((total, index),) = connection.execute(
+            "SELECT pg_total_relation_size('indelible.entry'),"
+            " pg_relation_size('indelible.entry_words')"
+        )
+        own = "SELECT pid FROM pg_stat_activity WHERE application_name = 'indelible'"
+        processes = [pid for (pid,) in connection.execute(own)]
+
+        def clock() -> float:
+            return time.process_time() + sum(map(_read_processor_time, processes))
+
+        session, group, whole = measure(store, entries, clock)
+    return Size(entries, session, group, whole, total / 1e6, index / 1e6)
+
+
+def _read_processor_time(pid: int) -> float:
+    """Read the seconds for which a process has run."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text("utf-8").split()[0]) / 1e9
 
 
 def _measure_index(path: Path) -> float:
@@ -127,7 +162,7 @@ def _measure_index(path: Path) -> float:
     return size / 1e6
 
 
-def measure_appends(folder: Path) -> tuple[float, float]:
+def measure_appends(name_place: Callable[[str], Path | str]) -> tuple[float, float]:
     """Return microseconds of an append without and with the index, at the default durability.
 
     Both stores take turns, and the median of each counts, so that other work of the machine
@@ -136,7 +171,7 @@ def measure_appends(folder: Path) -> tuple[float, float]:
     words = Vocabulary(3)
     times: dict[bool, list[float]] = {False: [], True: []}
     stores = {
-        search: indelible.open(folder / f"append-{search}.db", search=search)
+        search: indelible.open(name_place(f"append-{search}.db"), search=search)
         for search in (False, True)
     }
     for number in range(APPENDS):

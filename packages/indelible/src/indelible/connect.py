@@ -400,6 +400,7 @@ def _build_postgres(options: OpenOptions) -> Factories:
         durability=_parse_durability(options),
         timeout_s=options.timeout_s,
         clock=_get_own_clock(options),
+        search=options.search,
     )
     return Factories(
         lambda: PostgresBackend(postgres_options),

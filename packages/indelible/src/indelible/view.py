@@ -10,9 +10,11 @@ All engines and the model of the checker use this module. It is tested against p
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 from indelible.errors import FormatError
 
@@ -167,7 +169,10 @@ def clip(extents: Extents, start: int, stop: int) -> Extents:
 
 def contains(extents: Extents, start: int, stop: int) -> bool:
     """Return whether every position of `[start, stop)` is in the extents."""
-    return start >= stop or any(a <= start and stop <= b for a, b in extents)
+    if start >= stop:
+        return True
+    at = bisect_right(extents, start, key=itemgetter(0)) - 1
+    return at >= 0 and stop <= extents[at][1]
 
 
 def encode(extents: Extents) -> bytes:

@@ -47,6 +47,7 @@ from indelible.core.operations import (
     Quarantine,
     Read,
     ReadCursorKey,
+    ReadFound,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -83,7 +84,7 @@ FREE = {
 # Answers that are about the engine itself.
 OWN = {FindNearest, FindRisks, Identify, ReadCursorKey, Scrub, CheckEngine}
 # Those about an index that not every engine has.
-OWN |= {FindText, IndexText, CheckIndex}
+OWN |= {FindText, ReadFound, IndexText, CheckIndex}
 
 SESSIONS = st.sampled_from(["a", "a", "b", "b", "c"])
 STAGED = st.sampled_from(["b", "c", "c"])

@@ -7,7 +7,6 @@ import pytest
 
 import indelible
 from indelible.backends.sqlite import search, text_index
-from indelible.core.plans import maintenance
 from indelible.core.plans import search as plan
 from tests.support.stores import say
 
@@ -65,17 +64,6 @@ def test_every_entry_that_can_be_found_is_in_the_index(store, path, indexed_only
     assert found(store, "pet") == [("s", 3)]
     assert found(store, "rain") == [("s", 4)]
     assert store.search("look") == []
-
-
-def test_copies_are_found_too(store, indexed_only, tmp_path):
-    say(store, "s", "a cat", "a dog")
-    store.fork("s", "copy")
-    assert {session for session, _ in found(store, "cat")} == {"s", "copy"}
-    store.export(tmp_path / "out.jsonl")
-    with indelible.open(tmp_path / "other.db") as other:
-        other.import_(tmp_path / "out.jsonl")
-        assert {session for session, _ in found(other, "dog")} == {"s", "copy"}
-        assert other.verify().ok
 
 
 def test_the_totals_are_those_of_the_index(store, path):
@@ -148,41 +136,6 @@ def test_a_damaged_session_can_be_forgotten_and_its_words_with_it(store, path, i
 # What the index lacks
 
 
-def test_without_an_index_a_search_reads_and_reindex_completes_it(path, monkeypatch):
-    with indelible.open(path, search=False) as store:
-        for n in range(30):
-            say(store, f"s{n % 3}", f"number {n} cat")
-        assert found(store, "number 17", k=1) == [("s2", 5)]
-    with indelible.open(path) as store:
-        say(store, "s0", "number 31 cat")
-        assert len(found(store, "cat", k=100)) == 31
-        assert count_unindexed(path) == 3
-        assert store.verify().ok
-        assert (store.reindex().entries, store.reindex().entries) == (30, 0)
-        assert count_unindexed(path) == 0
-        monkeypatch.setattr(plan, "_read_documents", refuse_to_read)
-        assert len(found(store, "cat", k=100)) == 31
-        assert store.verify().ok
-
-
-def test_a_reindex_goes_on_where_it_was_interrupted(path, monkeypatch):
-    monkeypatch.setattr(maintenance, "INDEX_PAGE", 7)
-    with indelible.open(path, search=False) as store:
-        for n in range(30):
-            say(store, f"s{n % 3}", f"number {n} cat")
-    with indelible.open(path) as store:
-        with pytest.raises(KeyboardInterrupt):
-            store.reindex(progress=lambda _, entries: interrupt() if entries > 10 else None)
-        assert len(found(store, "cat", k=100)) == 30
-        assert store.reindex().entries == 30 - 14
-        assert count_unindexed(path) == 0
-        assert store.verify().ok
-
-
-def interrupt():
-    raise KeyboardInterrupt
-
-
 def test_a_damaged_entry_is_not_passed_over(path):
     with indelible.open(path, search=False) as store:
         say(store, "s", "one cat", "two cats")
@@ -222,28 +175,6 @@ def test_verify_compares_the_index_with_the_entries(store, path, difference):
 # How it finds
 
 
-def test_words_that_many_have_are_dropped_in_large_scopes(store, monkeypatch):
-    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 50)
-    for n in range(60):
-        say(store, "s", f"a cat number {n}")
-    say(store, "s", "a zebra")
-    (best, *_) = store.search("Cats and zebras", k=100)
-    assert (best.position, best.dropped) == (60, ("Cats",))
-    # Common words find too, where there are no others.
-    assert len(store.search("cat", k=100)) == 61, "all and the one beside them"
-    assert {hit.dropped for hit in store.search("cat unheard")} == {()}
-    assert store.search("cats zebra", sessions=["s"])[0].dropped == ("cats",)
-
-
-def test_small_scopes_drop_no_word(store):
-    for n in range(60):
-        say(store, "s", f"a cat number {n}")
-    say(store, "s", "a zebra")
-    hits = store.search("cats zebra", k=100)
-    assert len(hits) == 61
-    assert {hit.dropped for hit in hits} == {()}
-
-
 def test_many_scattered_sessions_are_searched_at_once(store, monkeypatch, indexed_only):
     monkeypatch.setattr(search, "_SPANS_MAX", 2)
     for n in range(20):
@@ -253,55 +184,6 @@ def test_many_scattered_sessions_are_searched_at_once(store, monkeypatch, indexe
         f"a/{n}" for n in range(20)
     }
     assert found(store, "7", under="a", k=1) == [("a/7", 0)]
-
-
-def test_matches_that_a_filter_leaves_out_make_room_for_others(store, monkeypatch, indexed_only):
-    monkeypatch.setattr(plan, "SEARCH_MATCHES", 4)
-    monkeypatch.setattr(plan, "SEARCH_RANKED", 4)
-    for n in range(200):
-        role = "assistant" if n >= 190 else "user"
-        store.add_message(f"s{n}", role, "cat cat cat" if n < 190 else "a cat, and many more words")
-    hits = store.search("cat", where={"role": "assistant"}, k=5)
-    assert len(hits) == 5
-    assert len(store.search("cat", where={"role": "assistant"}, k=100)) == 10
-    assert len(store.search("cat", k=1000)) == 200
-
-
-def test_hidden_matches_make_room_for_others(store, monkeypatch, indexed_only):
-    monkeypatch.setattr(plan, "SEARCH_MATCHES", 4)
-    for n in range(40):
-        store.remember("facts", f"cat {n}", id="same")
-        say(store, "chat", "cat cat")
-    store.clear("chat")
-    say(store, "chat", "a cat among other words")
-    assert set(found(store, "cat")) == {("facts", 39), ("chat", 40)}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_index_finds_what_reading_finds(path, seed):
-    rng = random.Random(seed)
-    with indelible.open(path) as store:
-        for _ in range(120):
-            say(store, f"s{rng.randrange(6)}", " ".join(rng.choices(WORDS, k=rng.randrange(1, 9))))
-            if rng.random() < 0.1:
-                store.remember(
-                    "facts", " ".join(rng.choices(WORDS, k=3)), id=f"m{rng.randrange(4)}"
-                )
-            if rng.random() < 0.1:
-                store.add_tool_call(f"s{rng.randrange(6)}", f"c{rng.random()}", "look", {})
-        store.trim("s1", keep_last=5)
-        store.hide("s2", [store.get_entries("s2")[1].position])
-        with indelible.open(path, search=False) as reading:
-            for _ in range(20):
-                query = " ".join(rng.choices(WORDS, k=rng.randrange(1, 4)))
-                options = rng.choice(
-                    [{}, {"sessions": ["s1", "s2"]}, {"where": {"kind": "memory"}}]
-                )
-                expected = reading.search(query, k=1000, **options)
-                hits = store.search(query, k=1000, **options)
-                assert {(hit.session_id, hit.position) for hit in hits} == {
-                    (hit.session_id, hit.position) for hit in expected
-                }
 
 
 def test_an_upgraded_file_is_searched_before_it_is_indexed(path):

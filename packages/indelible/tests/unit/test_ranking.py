@@ -2,9 +2,9 @@
 
 from indelible.core.ranking import (
     Document,
-    Occurrences,
     Statistics,
     build_snippet,
+    choose_leading,
     choose_words,
     count_terms,
     find_name_terms,
@@ -106,12 +106,24 @@ def test_the_words_of_a_query_are_kept_as_they_were_written():
 
 
 def test_matches_of_rare_words_come_first():
-    words = Occurrences(1000, 5.0, {"rare": [3, 9], "common": list(range(500))}, ())
-    ordered, left_out = order_matches(words, limit=1000)
-    assert (ordered[:3], len(ordered), left_out) == ([3, 9, 0], 500, False)
-    # Those that have only the common word cannot be among the first two.
-    ordered, left_out = order_matches(words, limit=2)
-    assert (ordered, left_out) == ([3, 9], True)
+    ids = {"rare": [3, 9], "common": range(500)}
+    ordered = order_matches(ids, Statistics(1000, 5.0, {"rare": 2, "common": 500}))
+    assert (ordered[:3], len(ordered)) == ([3, 9, 0], 500)
+
+
+def lead(limit, **counts):
+    return "".join(sorted(choose_leading(Statistics(10**6, 5.0, counts), limit)))
+
+
+def test_words_lead_until_enough_entries_cannot_be_outdone():
+    assert lead(20, a=20, b=300, c=30_000) == "ab"
+    assert lead(300, a=20, b=300, c=30_000) == "ab"
+    assert lead(301, a=20, b=300, c=30_000) == "abc"
+    # Two words together may count for more than a rarer one.
+    assert lead(10, a=50, b=60, c=70) == "ab"
+    assert lead(10, a=50) == "a"
+    assert lead(10, a=0) == "a"
+    assert lead(10) == ""
 
 
 def test_function_words_count_for_little_even_if_they_are_rare():

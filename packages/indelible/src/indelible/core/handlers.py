@@ -5,7 +5,7 @@ Memory and SQLite use the blocking form. PostgreSQL uses the async form, in its 
 what its primitives wait for are statements, which either client performs. A handler runs inside of
 one transaction. One that writes checks before it writes its first row; once it has written, it does
 not refuse. The operations that concern the engine itself (`Scrub`, `CheckEngine`, `FindRisks`,
-`Identify`, `ReadCursorKey`, `FindNearest`, `FindText`) are left to the engine.
+`Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from indelible import view
-from indelible.core import rules, session_list
+from indelible.core import rules, session_list, text_search
 from indelible.core.backend import Handlers
 from indelible.core.limits import (
     ITEM_PAGE,
@@ -39,6 +39,7 @@ from indelible.core.operations import (
     EraseResult,
     FindChange,
     FindItems,
+    FindText,
     Head,
     IndexResult,
     IndexText,
@@ -52,6 +53,7 @@ from indelible.core.operations import (
     LogRow,
     Quarantine,
     Read,
+    ReadFound,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -72,6 +74,7 @@ from indelible.core.operations import (
     Stage,
     StageRows,
     StoredEntry,
+    TextPage,
     ViewChangeResult,
     tuple_new,
 )
@@ -408,6 +411,18 @@ def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     return SessionOutline(head, tuple(entries))
 
 
+@READS.handles(FindText)
+def find_text(tx: Transaction, op: FindText) -> TextPage | None:
+    """Find visible entries by their words."""
+    return text_search.find_text(tx, op)
+
+
+@READS.handles(ReadFound)
+def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+    """Read entries beside some that were found."""
+    return text_search.read_found(tx, op)
+
+
 # The view and its journal
 
 
@@ -678,7 +693,9 @@ def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
 def check_index(tx: Transaction, op: CheckIndex) -> tuple[str, ...]:
     """Compare the index of words with the entries."""
     row = tx.find_session(op.session)
-    return () if row is None else tuple(tx.check_index(row))
+    if row is None or tx.is_indexed_right(row):
+        return ()
+    return ("the index of words differs from the entries: reindex with rebuild=True",)
 
 
 @WRITES.handles(Quarantine)

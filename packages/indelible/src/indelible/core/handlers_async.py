@@ -4,7 +4,7 @@ Memory and SQLite use the blocking form. PostgreSQL uses the async form, in its 
 what its primitives wait for are statements, which either client performs. A handler runs inside of
 one transaction. One that writes checks before it writes its first row; once it has written, it does
 not refuse. The operations that concern the engine itself (`Scrub`, `CheckEngine`, `FindRisks`,
-`Identify`, `ReadCursorKey`, `FindNearest`, `FindText`) are left to the engine.
+`Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from indelible import view
-from indelible.core import rules, session_list
+from indelible.core import rules, session_list, text_search_async
 from indelible.core.backend import Handlers
 from indelible.core.limits import (
     ITEM_PAGE,
@@ -38,6 +38,7 @@ from indelible.core.operations import (
     EraseResult,
     FindChange,
     FindItems,
+    FindText,
     Head,
     IndexResult,
     IndexText,
@@ -51,6 +52,7 @@ from indelible.core.operations import (
     LogRow,
     Quarantine,
     Read,
+    ReadFound,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -71,6 +73,7 @@ from indelible.core.operations import (
     Stage,
     StageRows,
     StoredEntry,
+    TextPage,
     ViewChangeResult,
     tuple_new,
 )
@@ -407,6 +410,18 @@ async def read_outline(tx: AsyncTransaction, op: ReadOutline) -> SessionOutline:
     return SessionOutline(head, tuple(entries))
 
 
+@READS.handles(FindText)
+async def find_text(tx: AsyncTransaction, op: FindText) -> TextPage | None:
+    """Find visible entries by their words."""
+    return await text_search_async.find_text(tx, op)
+
+
+@READS.handles(ReadFound)
+async def read_found(tx: AsyncTransaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+    """Read entries beside some that were found."""
+    return await text_search_async.read_found(tx, op)
+
+
 # The view and its journal
 
 
@@ -679,7 +694,9 @@ async def check_session(_tx: AsyncTransaction, _op: CheckSession) -> tuple[str, 
 async def check_index(tx: AsyncTransaction, op: CheckIndex) -> tuple[str, ...]:
     """Compare the index of words with the entries."""
     row = await tx.find_session(op.session)
-    return () if row is None else tuple(await tx.check_index(row))
+    if row is None or await tx.is_indexed_right(row):
+        return ()
+    return ("the index of words differs from the entries: reindex with rebuild=True",)
 
 
 @WRITES.handles(Quarantine)

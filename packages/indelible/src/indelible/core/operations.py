@@ -350,6 +350,18 @@ class FindText(Operation[TextPage | None]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFound(Operation[tuple[tuple[StoredEntry, ...], ...]]):
+    """Read entries of these kinds beside some that `FindText` has found, of many sessions at once.
+
+    Each session is given with its state, of which the extents are read. The result has the entries
+    of each, in order; what was removed meanwhile is left out.
+    """
+
+    states: tuple[tuple[str, FrozenView], ...]
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionOutline:
     """The outline of the visible entries of a session."""
 
@@ -675,7 +687,8 @@ class IndexResult:
 class IndexText(Operation[IndexResult]):
     """Add the words of up to `limit` entries that the index lacks, in all namespaces.
 
-    With `rebuild`, the index is emptied first. An engine without an index has nothing to do.
+    With `rebuild`, those that it has are added anew: an engine may empty the index when `resume` is
+    None, or replace what each entry has. An engine without an index has nothing to do.
     """
 
     resume: int | None

@@ -83,6 +83,15 @@ def tokenize(text: str) -> list[Token]:
     return [Token(*found) for found in _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)]
 
 
+def list_terms(text: str) -> list[str]:
+    """List the words of a text as they are compared."""
+    data = text.encode("utf-8", "replace")
+    terms: list[str] = _load_tokenizer()(
+        data, 4, None, include_offsets=False, include_colocated=False
+    )
+    return terms
+
+
 @cache
 def _load_tokenizer() -> Callable[..., Any]:
     # SQLite is only imported by those who use it or search.
@@ -102,8 +111,8 @@ def choose_words(query: str) -> dict[str, str]:
 
 def count_terms(text: str, terms: Collection[str]) -> tuple[int, dict[str, int]]:
     """Count the words of a text, and those of a query in it."""
-    words = _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)
-    return len(words), dict(Counter(term for _, _, term in words if term in terms))
+    words = list_terms(text)
+    return len(words), dict(Counter(term for term in words if term in terms))
 
 
 @cache
@@ -114,7 +123,7 @@ def _load_function_terms() -> frozenset[str]:
 @lru_cache(1024)
 def find_name_terms(name: str) -> frozenset[str]:
     """Return the words of a name."""
-    return frozenset(token.term for token in tokenize(name))
+    return frozenset(list_terms(name))
 
 
 class Statistics(NamedTuple):
@@ -154,15 +163,7 @@ class Occurrences(NamedTuple):
     # How many entries there are, and how many words they have on average.
     total: int
     average: float
-    ids: Mapping[str, Sequence[int]]
-    # Words that were not looked for.
-    dropped: tuple[str, ...]
-
-    @property
-    def statistics(self) -> Statistics:
-        """What scores depend on."""
-        frequency = {term: len(found) for term, found in self.ids.items()}
-        return Statistics(self.total, self.average, frequency)
+    ids: Mapping[str, Collection[int]]
 
 
 def compute_common_count(total: int) -> int:
@@ -170,32 +171,37 @@ def compute_common_count(total: int) -> int:
     return max(1, int(total * COMMON_WORD_SHARE))
 
 
-def order_matches(words: Occurrences, limit: int) -> tuple[list[int], bool]:
-    """Order ids by the weight of their words; also return whether some were left out.
+def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
+    """Choose the words that decide which entries come first.
 
-    Those that are left out are not among the first `limit`.
+    At least `limit` entries have one of them that counts for more than all other words together.
+    Whatever has none of the leading words comes after these.
     """
-    statistics = words.statistics
-    weights = sorted(((statistics.weigh(term), term) for term in words.ids), reverse=True)
+    counts = statistics.frequency
+    weights = sorted(((statistics.weigh(term), term) for term in counts), reverse=True)
     left = sum(weight for weight, _ in weights)
-    scores: dict[int, float] = {}
-    closed = False
+    leading: dict[str, float] = {}
     for weight, term in weights:
-        ids: Iterable[int] = words.ids[term]
-        # What has none of the words so far cannot come before those that have enough of them.
-        closed = closed or sum(score > left for score in scores.values()) >= limit
-        if closed:
-            ids = scores.keys() & ids
-        for entry_id in ids:
-            scores[entry_id] = scores.get(entry_id, 0.0) + weight
+        leading[term] = weight
         left -= weight
+        if any(own > left and counts[each] >= limit for each, own in leading.items()):
+            break
+    return leading.keys()
+
+
+def order_matches(ids: Mapping[str, Collection[int]], statistics: Statistics) -> list[int]:
+    """Order the entries by the weight of the words that they have."""
+    scores: dict[int, float] = {}
+    for term in sorted(ids):
+        weight = statistics.weigh(term)
+        for entry_id in ids[term]:
+            scores[entry_id] = scores.get(entry_id, 0.0) + weight
     groups: dict[float, list[int]] = {}
     for entry_id, score in scores.items():
         groups.setdefault(score, []).append(entry_id)
-    ordered = [
+    return [
         entry_id for score in sorted(groups, reverse=True) for entry_id in sorted(groups[score])
     ]
-    return ordered, closed
 
 
 def find_near(orders: Iterable[int]) -> set[int]:

@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 from indelible import view
 from indelible.core import rules
+from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import Head, tuple_new
 from indelible.core.rules import SessionState
 from indelible.model import Kind
-from indelible.view import View
+from indelible.view import Extents, View
 
 # The number of a kind in the row of an entry. They are stored, and never change.
 KIND_NUMBER: Final = {
@@ -78,6 +79,32 @@ class KeyUse(NamedTuple):
     entries: int
     # Of the view, when it was written.
     generation: int
+
+
+class SearchScope(NamedTuple):
+    """What a search by the index of words looks through."""
+
+    # Names of sessions by their numbers; None for all, and those of other namespaces among them.
+    names: dict[int, str] | None
+    # Those that have entries which the index lacks.
+    unindexed: dict[int, str]
+    # About how many entries there are, and how many words they have on average. What a small scope
+    # has is only known when it was looked through.
+    total: int
+    average: float
+    # Whether they are so many that common words are left out.
+    is_large: bool
+
+
+def build_entry_ids(token: str, extents: Extents) -> list[int]:
+    """Build the ids of entries: the number of their session, and their positions."""
+    first = int(token.partition(".")[0]) * LOG_ENTRIES_MAX
+    return [first + position for position in view.iter_positions(extents)]
+
+
+def split_entry_id(entry_id: int) -> tuple[int, int]:
+    """Split the id of an entry into the number of its session and its position."""
+    return divmod(entry_id, LOG_ENTRIES_MAX)
 
 
 def encode_links(call_ids: tuple[str, ...]) -> str | None:

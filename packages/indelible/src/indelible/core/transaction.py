@@ -10,10 +10,11 @@ object see one state, and what they write becomes visible at once, or not at all
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from indelible.core.operations import (
+    FindText,
     IndexResult,
     IndexText,
     ItemPlace,
@@ -24,7 +25,8 @@ from indelible.core.operations import (
     SnapshotRecord,
     StoredEntry,
 )
-from indelible.core.rows import KeyUse, SessionRow
+from indelible.core.ranking import Occurrences
+from indelible.core.rows import KeyUse, SearchScope, SessionRow
 from indelible.core.session_list import Place
 from indelible.model import Kind
 from indelible.view import Extents
@@ -131,15 +133,43 @@ class Transaction(ABC):
     def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         """Read the index: by id, newest position first, after a place."""
 
-    # The index of words, for engines that have one
+    # The index of words, for engines that have one. Entries are given as
+    # numbers (`rows.split_entry_id`), words as they are compared and as they were written.
+
+    def find_scope(self, op: FindText) -> SearchScope | None:  # noqa: ARG002
+        """Find the sessions that a search is about, active or not; None if there is no index."""
+        return None
+
+    def count_words(
+        self, words: Mapping[str, str], scope: SearchScope, most: int | None
+    ) -> dict[str, int]:
+        """Count the entries with each word in a large scope, up to `most`; an estimate will do.
+
+        Words that few entries have may be left out: they are found and counted then.
+        """
+        raise NotImplementedError
+
+    def find_words(
+        self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
+    ) -> Occurrences:
+        """Find the entries that have each word; only those in `among` are needed."""
+        raise NotImplementedError
+
+    def find_numbered(self, numbers: Collection[int]) -> Sequence[SessionRow]:
+        """Find the sessions of this namespace by their numbers; a damaged one is an error."""
+        raise NotImplementedError
+
+    def read_found(self, names: Mapping[int, str]) -> Sequence[tuple[int, StoredEntry]]:
+        """Read entries, given with the names of their sessions; return the number with each."""
+        raise NotImplementedError
 
     def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
         """Index entries that the index lacks."""
         return IndexResult()
 
-    def check_index(self, row: SessionRow) -> list[str]:  # noqa: ARG002
-        """Say how the index differs from the entries of a session."""
-        return []
+    def is_indexed_right(self, row: SessionRow) -> bool:  # noqa: ARG002
+        """Return whether the index agrees with the entries of a session."""
+        return True
 
     # Keys of appends
 

@@ -19,7 +19,6 @@ from indelible.core.operations import (
     CheckEngine,
     FindNearest,
     FindRisks,
-    FindText,
     Identify,
     ReadCursorKey,
     Scrub,
@@ -75,8 +74,8 @@ class MemoryBackend:
                 return self._cursor_key
             case Identify():
                 return f"memory {id(self)}"
-        assert isinstance(op, FindNearest | FindText), op
-        # The plan compares vectors and words.
+        assert isinstance(op, FindNearest), op
+        # The plan compares vectors.
         return None
 
     def prepare(self) -> None:

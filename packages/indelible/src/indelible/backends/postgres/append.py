@@ -21,7 +21,7 @@ from indelible.core.operations import Append, AppendResult
 R = TypeVar("R")
 
 # See the migration that creates the function.
-_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 20))})"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 21))})"
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
@@ -38,7 +38,7 @@ def build_call(
     """The guarded write of sorted appends."""
     names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
     ttls, firsts, counts = IntArray(), IntArray(), IntArray()
-    entries = EntryColumns()
+    entries = EntryColumns(search=context.search)
     session, name, salt = None, b"", 0
     for op in appends:
         if op.session != session:

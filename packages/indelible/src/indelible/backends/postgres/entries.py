@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
+from indelible.backends.postgres.text_index import compute_words, format_words
 from indelible.core.codec import decode, parse_item
 from indelible.core.rows import KIND_NUMBER, encode_links
 from indelible.core.similarity import scale_to_unit
@@ -21,7 +22,9 @@ _NO_EMBEDDER: Final = b""
 class EntryColumns:
     """Entries as the server takes them: an array for each column."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, search: bool) -> None:
+        """With `search`, they are indexed by their words."""
+        self._search = search
         self.kinds = IntArray()
         self.keeps = BoolArray()
         self.opens = TextArray()
@@ -30,6 +33,7 @@ class EntryColumns:
         self.embedders = BytesArray()
         self.vectors = TextArray()
         self.items = BytesArray()
+        self.words = TextArray()
         self.checksums = IntArray()
 
     def add(
@@ -52,6 +56,7 @@ class EntryColumns:
         self.vectors.append(vector)
         item = parse_item(kind, envelope)
         self.items.append(None if item is None else item.encode())
+        self.words.append(format_words(compute_words(kind, envelope)) if self._search else None)
         self.checksums.append(checksum)
 
     def build_params(self) -> tuple[Any, ...]:
@@ -65,6 +70,7 @@ class EntryColumns:
             self.embedders.or_none(),
             self.vectors.or_none(),
             self.items.or_none(),
+            self.words.or_none(),
             self.checksums,
         )
 

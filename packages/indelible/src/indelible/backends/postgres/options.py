@@ -40,12 +40,14 @@ class PostgresOptions:
     timeout_s: float
     # None for the server's clock.
     clock: Clock | None
+    # Whether entries are indexed by their words.
+    search: bool = True
     # Called around every statement; for tests.
     seam: Any = None
 
     def context(self) -> PostgresContext:
         """What its plans share."""
-        return PostgresContext(self.namespace.encode(), self.clock)
+        return PostgresContext(self.namespace.encode(), self.clock, self.search)
 
     def conninfo(self) -> tuple[str, int]:
         """The connection string, and how many servers it names."""

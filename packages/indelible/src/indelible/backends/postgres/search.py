@@ -24,7 +24,7 @@ from indelible.backends.postgres.statements import (
 )
 from indelible.core import rules
 from indelible.core.codec import KIND_FROM, get_kind_prefix
-from indelible.core.operations import FindNearest, FindText, StoredEntry
+from indelible.core.operations import FindNearest, StoredEntry
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER
 from indelible.model import Kind
 
@@ -88,11 +88,6 @@ async def find_nearest(context: PostgresContext, op: FindNearest) -> tuple[Store
         StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest)
         for position, kind, *rest in sorted(rows, key=itemgetter(0))
     )
-
-
-@HANDLERS.handles(FindText)
-async def find_text(_context: PostgresContext, _op: FindText) -> None:
-    """Return None: there is no index of words."""
 
 
 def compute_margin(dimension: int) -> float:

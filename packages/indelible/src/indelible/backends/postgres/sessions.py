@@ -62,6 +62,10 @@ LOCK_SESSION = f"""
         SELECT {_ROW_COLUMNS}
         FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE
     ) AS own"""
+# By numbers alone: the planner may take the index by names for one with a namespace.
+FIND_NUMBERED = f"""
+    SELECT namespace, name, indelible.now_ms($2::bigint), {_ROW_COLUMNS}
+    FROM indelible.session WHERE number = ANY ($1::bigint[])"""
 COLUMNS_COUNT: Final = 16
 _COUNT_SNAPSHOTS = """
     SELECT count(*) FROM indelible.snapshot AS part

@@ -36,6 +36,8 @@ class PostgresContext:
     namespace: bytes
     # None for the server's time, which is the rule; a caller's clock is for tests.
     clock: Clock | None
+    # Whether entries are indexed by their words.
+    search: bool = True
 
     def now_ms(self) -> int | None:
         """The caller's time, if it has one of its own."""

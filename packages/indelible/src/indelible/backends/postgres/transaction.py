@@ -5,14 +5,16 @@ A primitive without a result only adds a statement, which is sent with the next 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from indelible import view
+from indelible.backends.postgres import text_index
 from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
+    FIND_NUMBERED,
     LOAD_SESSION,
     LOCK_SESSION,
     build_damage_error,
@@ -42,15 +44,20 @@ from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
 from indelible.core.handlers_async import READS, WRITES
 from indelible.core.limits import SESSION_ID_BYTES_MAX
 from indelible.core.operations import (
+    FindText,
+    IndexResult,
+    IndexText,
     ItemPlace,
     JournalLine,
     LogRow,
     Outline,
     SessionOrder,
     SnapshotRecord,
+    StoredEntry,
 )
 from indelible.core.plan import Operation
-from indelible.core.rows import KIND_BY_NUMBER, KeyUse, SessionRow, decode_links
+from indelible.core.ranking import Occurrences
+from indelible.core.rows import KIND_BY_NUMBER, KeyUse, SearchScope, SessionRow, decode_links
 from indelible.core.session_list import Place
 from indelible.core.transaction_async import AsyncTransaction
 from indelible.errors import BusyError
@@ -98,19 +105,19 @@ _EXTEND_LOG: Final = build_session_update(
 # Rows as one array for each column: one statement for any number of them.
 _INSERT_ENTRIES: Final = """
     INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
-        key, kind, keep, opens, answers, payload, embedder, vector, item, checksum)
+        key, kind, keep, opens, answers, payload, embedder, vector, item, words, checksum)
     SELECT $1, $2, position, written_at, deadline, generation, batch, key, kind, keep, opens,
-        answers, payload, embedder, vector::real[], item, checksum
+        answers, payload, embedder, vector::real[], item, words::integer[], checksum
     FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
         $9::bigint[], $10::boolean[], $11::text[], $12::text[], $13::bytea[], $14::bytea[],
-        $15::text[], $16::bytea[], $17::bigint[])
+        $15::text[], $16::bytea[], $17::text[], $18::bigint[])
         AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
-            payload, embedder, vector, item, checksum)"""
+            payload, embedder, vector, item, words, checksum)"""
 # What an earlier attempt wrote is the same; an entry that is erased gets another payload.
 _REPLACE_ENTRIES: Final = f"""{_INSERT_ENTRIES}
     ON CONFLICT (session, position) DO UPDATE SET payload = excluded.payload,
         embedder = excluded.embedder, vector = excluded.vector, item = excluded.item,
-        checksum = excluded.checksum"""
+        words = excluded.words, checksum = excluded.checksum"""
 _FIND_ITEMS: Final = """
     SELECT item, position FROM indelible.entry
     WHERE session = $1 AND position >= $2 AND item >= $3 AND (item > $3 OR position < $4)
@@ -212,6 +219,7 @@ class PostgresTransaction(AsyncTransaction):
     # A deleted row is not overwritten at once; no client can reach the server's logs and copies.
     kept = (
         "the server's tables, until its own vacuum has passed and the space is used again",
+        "its index of words and the pending list of that, until its own vacuum has passed",
         "its write-ahead log and the archive of it, for as long as they are kept",
         "standbys until they have caught up, and backups",
     )
@@ -311,7 +319,7 @@ class PostgresTransaction(AsyncTransaction):
     ) -> None:
         if not rows:
             return
-        salt, entries = self._context.salt(row.name), EntryColumns()
+        salt, entries = self._context.salt(row.name), EntryColumns(search=self._context.search)
         for each in rows:
             checksum = compute_entry_checksum(
                 salt,
@@ -372,6 +380,44 @@ class PostgresTransaction(AsyncTransaction):
         params = row.number, row.born, after.item.encode(), after.position, limit
         found = await Sql(_FIND_ITEMS, params)
         return [ItemPlace(item.decode("utf-8", "replace"), at) for item, at in found]
+
+    # The index of words
+
+    async def find_scope(self, op: FindText) -> SearchScope | None:
+        return await text_index.find_scope(self._context, op) if self._context.search else None
+
+    async def count_words(
+        self,
+        words: Mapping[str, str],
+        scope: SearchScope,
+        most: int | None,  # noqa: ARG002 (nothing is counted)
+    ) -> dict[str, int]:
+        return await text_index.count_words(words, scope)
+
+    async def find_words(
+        self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
+    ) -> Occurrences:
+        return await text_index.find_words([*words], scope, among)
+
+    async def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
+        rows: list[SessionRow] = []
+        for namespace, name, *fields in await Sql(
+            FIND_NUMBERED, (IntArray(numbers), self._context.now_ms())
+        ):
+            if namespace == self._context.namespace:
+                row, self._now_ms = build_session_row(name.decode(), tuple(fields))
+                assert row is not None
+                rows.append(row)
+        return rows
+
+    async def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+        return await text_index.read_found(self._context, names)
+
+    async def index_text(self, op: IndexText) -> IndexResult:
+        return await text_index.index_page(op)
+
+    async def is_indexed_right(self, row: SessionRow) -> bool:
+        return await text_index.agrees_with_entries(row.number)
 
     # Keys of appends
 

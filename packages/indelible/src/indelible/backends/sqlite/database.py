@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from indelible.backends.sqlite import files, maintenance, risks, schema, search
+from indelible.backends.sqlite import files, maintenance, risks, schema
 from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
 from indelible.backends.sqlite.readers import READERS_MAX, Readers
 from indelible.backends.sqlite.transaction import SqliteTransaction
@@ -71,7 +71,7 @@ class Database:
             return self.readers.run(lambda db: handler(SqliteTransaction(db), op))
         return self._perform_own(op)
 
-    def _perform_own(self, op: Operation[Any]) -> Any:  # noqa: PLR0911 (one for each)
+    def _perform_own(self, op: Operation[Any]) -> Any:
         """Perform an operation that concerns no session."""
         match op:
             case operations.CheckEngine():
@@ -87,11 +87,9 @@ class Database:
             case operations.Identify():
                 file = self._options.path.stat()
                 return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
-            case operations.FindText() if self._options.search:
-                return self.readers.run(lambda db: search.find_text(db, op))
             case _:
-                # SQLite cannot compare vectors, and without an index not find words.
-                assert isinstance(op, operations.FindNearest | operations.FindText), op
+                # SQLite cannot compare vectors.
+                assert isinstance(op, operations.FindNearest), op
                 return None
 
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:

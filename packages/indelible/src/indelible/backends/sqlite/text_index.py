@@ -13,7 +13,7 @@ from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core.codec import parse_text
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
-from indelible.core.ranking import tokenize
+from indelible.core.ranking import list_terms
 from indelible.model import Kind
 
 # The kinds that are indexed, by the numbers that rows have.
@@ -78,7 +78,7 @@ def drop_index(db: SqliteConnection) -> None:
 
 def index_missing(db: SqliteConnection, op: IndexText) -> IndexResult:
     """Index entries that the index lacks, in the order of their row ids."""
-    if op.rebuild:
+    if op.rebuild and op.resume is None:
         drop_index(db)
     start = op.resume or 0
     entries = damaged = 0
@@ -131,17 +131,12 @@ def _parse_integers(data: object) -> list[int]:
 # Checking
 
 
-def compare_entries(db: SqliteConnection, session: int) -> list[str]:
-    """Say how the index differs from the entries of a session, which are not damaged."""
+def agrees_with_entries(db: SqliteConnection, session: int) -> bool:
+    """Return whether the index agrees with the entries of a session, which are not damaged."""
     low, high = session << 32, (session << 32) + LOG_ENTRIES_MAX
-    different = 0
     for _, number, payload, size in db.execute(_INDEXED, (low, high)):
         text = parse_text(_KINDS[number], payload) if number in _KINDS else None
-        different += text is None or _parse_integers(size) != [len(tokenize(text))]
-    if db.execute(_MISSING, (low, high, 1)) and not db.execute(
-        "SELECT 1 FROM unindexed WHERE session = ?", (session,)
-    ):
-        different += 1
-    if not different:
-        return []
-    return ["the index of words differs from the entries: reindex with rebuild=True"]
+        if text is None or _parse_integers(size) != [len(list_terms(text))]:
+            return False
+    is_marked = db.execute("SELECT 1 FROM unindexed WHERE session = ?", (session,))
+    return bool(is_marked) or not db.execute(_MISSING, (low, high, 1))

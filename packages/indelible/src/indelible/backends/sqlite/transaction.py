@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from indelible import view
-from indelible.backends.sqlite import text_index
+from indelible.backends.sqlite import search, text_index
 from indelible.backends.sqlite.checksums import (
     CONTENT,
     FIELDS,
@@ -38,6 +38,7 @@ from indelible.core.limits import (
     LOG_ENTRIES_MAX,
 )
 from indelible.core.operations import (
+    FindText,
     IndexResult,
     IndexText,
     ItemPlace,
@@ -49,10 +50,12 @@ from indelible.core.operations import (
     StoredEntry,
     tuple_new,
 )
+from indelible.core.ranking import Occurrences
 from indelible.core.rows import (
     KIND_BY_NUMBER,
     KIND_NUMBER,
     KeyUse,
+    SearchScope,
     SessionRow,
     decode_links,
     encode_links,
@@ -443,11 +446,37 @@ class SqliteTransaction(Transaction):
 
     # The index of words
 
+    def find_scope(self, op: FindText) -> SearchScope | None:
+        return search.find_scope(self._db, op) if self._db.indexes_text else None
+
+    def count_words(
+        self, words: Mapping[str, str], scope: SearchScope, most: int | None
+    ) -> dict[str, int]:
+        return search.count_words(self._db, words, scope, most)
+
+    def find_words(
+        self,
+        words: Mapping[str, str],
+        scope: SearchScope,
+        *,
+        among: Collection[int] | None = None,  # noqa: ARG002 (FTS5 finds all as fast)
+    ) -> Occurrences:
+        return search.find_words(self._db, words, scope)
+
+    def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
+        named = "SELECT name FROM session WHERE namespace = ? AND number = ?"
+        found = (self._db.execute(named, (self._db.namespace, number)) for number in numbers)
+        rows = (self.find_session(name) for names in found for (name,) in names)
+        return [row for row in rows if row is not None]
+
+    def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+        return search.read_found(self._db, names)
+
     def index_text(self, op: IndexText) -> IndexResult:
         return text_index.index_missing(self._db, op)
 
-    def check_index(self, row: SessionRow) -> list[str]:
-        return text_index.compare_entries(self._db, row.number)
+    def is_indexed_right(self, row: SessionRow) -> bool:
+        return text_index.agrees_with_entries(self._db, row.number)
 
     # Keys of appends
 

@@ -92,7 +92,7 @@ def reindex(*, rebuild: bool, progress: Progress | None) -> Plan[ReindexReport]:
     while True:
         done = yield from perform(IndexText(resume, INDEX_PAGE, rebuild))
         entries, damaged = entries + done.entries, damaged + done.damaged
-        resume, rebuild = done.resume, False
+        resume = done.resume
         if progress is not None:
             progress(done.session, entries)
         if resume is None:

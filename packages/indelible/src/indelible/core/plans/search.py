@@ -24,7 +24,15 @@ from indelible.core.limits import (
     SEARCH_MATCHES,
     SEARCH_RANKED,
 )
-from indelible.core.operations import FindNearest, FindText, FrozenView, Read, StoredEntry, TextPage
+from indelible.core.operations import (
+    FindNearest,
+    FindText,
+    FrozenView,
+    Read,
+    ReadFound,
+    StoredEntry,
+    TextPage,
+)
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.memories import build_collection_id, find_visible, is_memory
 from indelible.core.plans.read import EntryDecoder, check_kinds, decode_summaries, read_summaries
@@ -154,6 +162,8 @@ class Found:
 
     terms: frozenset[str]
     documents: dict[tuple[str, int], Document] = field(default_factory=dict)
+    # Entries that were read by the index, to be the hits.
+    entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
     states: dict[str, FrozenView] = field(default_factory=dict)
     statistics: Statistics = field(default_factory=lambda: Statistics(0, 0.0, {}))
     # Words of the query, as they were written, that were not looked for.
@@ -242,12 +252,9 @@ def _add_matches(found: Found, page: TextPage, request: Request) -> Plan[None]:
     """Add the best of what an index has found, and their neighbours."""
     found.statistics, found.more = page.statistics, page.more
     found.states |= {each.session: each.frozen for each in page.matches}
-    # Ids of memories, by where they are.
-    items: dict[tuple[str, int], str] = {}
     documents: list[Document] = []
     for session, entry in _decode_matches(page):
-        if isinstance(entry.value, StoredMemory):
-            items[session, entry.position] = entry.value.id
+        found.entries[session, entry.position] = entry
         if filters.matches(request.where, _build_fields(session, entry)):
             documents.append(_build_document(session, entry, None, request, found.terms))
     most = max(SEARCH_RANKED, 2 * (request.offset + request.k))
@@ -256,10 +263,10 @@ def _add_matches(found: Found, page: TextPage, request: Request) -> Plan[None]:
         if len(best) == most:
             found.more = True
             break
-        at = document.session, document.position
-        if at in items:
+        value = found.entries[document.session, document.position].value
+        if isinstance(value, StoredMemory):
             extents = found.states[document.session].extents
-            _, newest = yield from find_visible(document.session, items[at], extents)
+            _, newest = yield from find_visible(document.session, value.id, extents)
             if newest != document.position:
                 continue
         best.append(document)
@@ -290,15 +297,16 @@ def _add_neighbours(found: Found, best: Sequence[Document], request: Request) ->
             after = view.take_first(view.clip(extents, at, extents[-1][1]), _WINDOW + 1)
             first = before[0][0] if before else at
             windows.setdefault(document.session, []).append((first, after[-1][1]))
-    for session, pieces in windows.items():
-        state, spans = found.states[session], view.normalize(pieces)
-        shown = [each for start, stop in spans for each in view.clip(state.extents, start, stop)]
-        asked = FrozenView(state.life, tuple(shown), state.version, state.vacuums)
-        page = yield from perform(Read(session, asked, _MESSAGES))
+    if not windows:
+        return
+    spans = {session: view.normalize(pieces) for session, pieces in windows.items()}
+    shown = tuple((name, _clip_state(found.states[name], each)) for name, each in spans.items())
+    pages = yield from perform(ReadFound(shown, _MESSAGES))
+    for (session, own), rows in zip(spans.items(), pages, strict=True):
         beside: dict[int, StoredEntry] = {}
         order, last = 0, 0
-        for row in page.rows:
-            span = bisect_right(spans, (row.position, math.inf))
+        for row in rows:
+            span = bisect_right(own, (row.position, math.inf))
             # Messages of different windows are no neighbours.
             order += 1 if span == last else 1 + max(ranking.NEIGHBOUR_SHARES)
             last = span
@@ -309,10 +317,17 @@ def _add_neighbours(found: Found, best: Sequence[Document], request: Request) ->
                 known.order = order
         orders = (each.order for each in best if each.session == session)
         near = ranking.find_near([order for order in orders if order is not None])
-        rows = {order: row for order, row in beside.items() if order in near}
-        for order, entry in zip(rows, EntryDecoder(session).to_entries(rows.values()), strict=True):
+        read = {order: row for order, row in beside.items() if order in near}
+        for order, entry in zip(read, EntryDecoder(session).to_entries(read.values()), strict=True):
+            found.entries[session, entry.position] = entry
             if filters.matches(request.where, _build_fields(session, entry)):
                 found.add([_build_document(session, entry, order, request, found.terms)])
+
+
+def _clip_state(state: FrozenView, spans: Extents) -> FrozenView:
+    """Return the part of a state that is in some spans."""
+    shown = (each for start, stop in spans for each in view.clip(state.extents, start, stop))
+    return FrozenView(state.life, tuple(shown), state.version, state.vacuums)
 
 
 # What is read as a whole
@@ -436,9 +451,11 @@ def _build_hits(ranked: Sequence[Ranked], found: Found, around: int) -> Plan[lis
         for document, _, _ in ranked
     }
     wanted: dict[str, list[tuple[int, int]]] = {}
+    entries = found.entries
     for (session, position), extents in beside.items():
-        wanted.setdefault(session, []).extend(((position, position + 1), *extents))
-    entries: dict[tuple[str, int], Entry] = {}
+        own = () if (session, position) in entries else ((position, position + 1),)
+        if own or extents:
+            wanted.setdefault(session, []).extend((*own, *extents))
     for session, pieces in wanted.items():
         state, spans = found.states[session], view.normalize(pieces)
         if len(entries) + view.count(spans) > SEARCH_ENTRIES_MAX:

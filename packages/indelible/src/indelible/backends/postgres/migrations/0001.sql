@@ -41,6 +41,7 @@ CREATE TABLE indelible.session (
     checksum    bigint NOT NULL,
     PRIMARY KEY (namespace, name)
 ) WITH (fillfactor = 70);                       -- an append updates its row in place
+CREATE INDEX session_by_number ON indelible.session (number);
 CREATE INDEX session_forked_from ON indelible.session (namespace, forked_from)
     WHERE forked_from IS NOT NULL;
 -- The indexes for lists begin with an expression: without statistics the planner would take one that
@@ -70,6 +71,7 @@ CREATE TABLE indelible.entry (
     embedder   bytea,                           -- of a summary's vector; NULL if nothing is known
     vector     real[],                          -- at length one, in single precision; NULL if none
     item       bytea,                           -- the id of a memory
+    words      integer[],                       -- a number for each word; NULL if it is not indexed
     checksum   bigint NOT NULL,
     PRIMARY KEY (session, position)
 );
@@ -77,6 +79,14 @@ CREATE TABLE indelible.entry (
 -- waiting in the server.
 CREATE UNIQUE INDEX entry_key ON indelible.entry (session, life, key) WHERE key IS NOT NULL;
 CREATE INDEX entry_item ON indelible.entry (session, item, position DESC) WHERE item IS NOT NULL;
+
+-- The index of words. An append adds to its pending list, which a search looks through; whoever fills it
+-- moves it into the index.
+CREATE INDEX entry_words ON indelible.entry USING gin (words) WITH (gin_pending_list_limit = 512)
+    WHERE words IS NOT NULL;
+-- What the index of words lacks: a search reads the sessions of these entries, and reindex completes them.
+CREATE INDEX entry_unindexed ON indelible.entry (session, position)
+    WHERE words IS NULL AND kind IN (1, 4, 5);
 
 CREATE SEQUENCE indelible.snapshot_number;
 CREATE TABLE indelible.snapshot (
@@ -280,7 +290,7 @@ CREATE FUNCTION indelible.append(
     p_names bytea[], p_keys bytea[], p_fresh boolean[], p_expected text[], p_ttls bigint[],
     p_firsts bigint[], p_counts bigint[],
     p_kinds bigint[], p_keeps boolean[], p_opens text[], p_answers text[], p_payloads bytea[],
-    p_embedders bytea[], p_vectors text[], p_items bytea[], p_contents bigint[]
+    p_embedders bytea[], p_vectors text[], p_items bytea[], p_words text[], p_contents bigint[]
 ) RETURNS text[] LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_wait       text := set_config('lock_timeout', p_wait, true);
@@ -331,13 +341,13 @@ BEGIN
             v_batch := p_counts[v_nth];
             FOR v_entry IN p_firsts[v_nth] .. p_firsts[v_nth] + p_counts[v_nth] - 1 LOOP
                 INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life,
-                    batch, kind, keep, key, opens, answers, payload, embedder, vector, item,
+                    batch, kind, keep, key, opens, answers, payload, embedder, vector, item, words,
                     checksum)
                 VALUES (v_number, v_end, v_now, v_deadline, v_generation, v_life, v_batch,
                     p_kinds[v_entry], p_keeps[v_entry], CASE WHEN v_batch > 0 THEN p_keys[v_nth] END,
                     p_opens[v_entry], p_answers[v_entry], p_payloads[v_entry], p_embedders[v_entry],
-                    p_vectors[v_entry]::real[], p_items[v_entry], p_contents[v_entry] + v_end + v_now
-                        + coalesce(v_deadline, 0) + v_generation + v_batch);
+                    p_vectors[v_entry]::real[], p_items[v_entry], p_words[v_entry]::integer[],
+                    p_contents[v_entry] + v_end + v_now + coalesce(v_deadline, 0) + v_generation + v_batch);
                 v_end := v_end + 1;
                 v_batch := 0;
             END LOOP;

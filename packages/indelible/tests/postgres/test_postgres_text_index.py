@@ -1,0 +1,167 @@
+"""The index of words in the rows of entries: it is what its entries are, and goes with them."""
+
+import psycopg
+import pytest
+
+import indelible
+from indelible.backends.postgres import text_index
+from indelible.core.plans import search as plan
+from tests.support.stores import say
+
+ENTRY = "WHERE session = (SELECT number FROM indelible.session WHERE name = 's') AND position ="
+
+
+@pytest.fixture
+def store(url):
+    with indelible.open(url) as store:
+        yield store
+
+
+@pytest.fixture
+def run(url):
+    """Run statements as an administrator would."""
+
+    def run(statement):
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else cursor.rowcount
+
+    return run
+
+
+def found(store, query, **options):
+    return [(hit.session_id, hit.position) for hit in store.search(query, **options)]
+
+
+def test_words_are_in_the_rows_of_what_can_be_found_unless_no_index_is_wanted(store, url, run):
+    words = "SELECT array_agg(cardinality(words) ORDER BY position) FROM indelible.entry"
+    say(store, "s", "one cat, one dog", "")
+    store.add_tool_call("s", "c", "look", {"at": "cat"})
+    assert run(words) == [([3, 0, None],)]
+    with indelible.open(url, search=False) as other:
+        say(other, "s", "two cats")
+    assert run(words) == [([3, 0, None, None],)]
+
+
+@pytest.mark.parametrize("removal", ["forget", "erase_memory"])
+def test_erased_words_leave_their_rows_and_the_receipt_names_the_index(store, run, removal):
+    for n in range(3):
+        store.remember("victim", f"a secret of {n}", id="secret")
+    if removal == "forget":
+        receipt = store.forget("victim")
+    else:
+        receipt = store.erase_memory("victim", "secret")
+    assert any("index of words and the pending list" in place for place in receipt.left)
+    assert run("SELECT position FROM indelible.entry WHERE cardinality(words) > 0") == []
+    assert store.verify().ok
+
+
+def test_a_damaged_entry_is_not_passed_over(store, url, run):
+    with indelible.open(url, search=False) as without:
+        say(without, "s", "one cat", "two cats")
+        say(without, "t", "three cats")
+    assert run(f"UPDATE indelible.entry SET payload = '\\x00' {ENTRY} 0") == 1
+    report = store.reindex()
+    assert (report.entries, report.damaged) == (2, 1)
+    assert found(store, "cats", sessions=["t"]) == [("t", 0)]
+    with pytest.raises(indelible.CorruptEntryError):
+        store.search("cats")
+    assert store.reindex(rebuild=True).damaged == 1
+
+
+DIFFERENCES = {
+    "words are missing": f"UPDATE indelible.entry SET words = words[2:] {ENTRY} 1",
+    "words of another": f"UPDATE indelible.entry SET words = '{{1, 2}}' {ENTRY} 1",
+    "words of what is not searched": f"UPDATE indelible.entry SET words = '{{1}}' {ENTRY} 2",
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_verify_compares_the_index_with_the_entries(store, run, difference):
+    say(store, "s", "a cat", "a dog")
+    store.add_tool_call("s", "c", "look", {})
+    store.add_tool_result("s", "c", "found")
+    assert store.verify().ok
+    assert run(DIFFERENCES[difference]) == 1
+    (finding,) = store.verify().findings
+    assert "index of words" in finding.what
+    store.reindex(rebuild=True)
+    assert store.verify().ok
+    assert found(store, "dog")[0] == ("s", 1)
+
+
+def test_entries_that_nothing_was_indexed_of_are_read_and_completed(store, run):
+    say(store, "s", "a cat", "a dog")
+    run("UPDATE indelible.entry SET words = NULL")
+    assert found(store, "dog")[0] == ("s", 1)
+    assert store.verify().ok
+    assert store.reindex().entries == 2
+
+
+def test_the_statistics_of_the_server_say_which_words_are_common(store, run, monkeypatch):
+    monkeypatch.setattr(text_index, "COMMON_WORD_ENTRIES", 500)
+    monkeypatch.setattr(plan, "SEARCH_MATCHES", 20)
+    for n in range(10):
+        texts = (f"a cat number{m} and {'zebra' if m % 50 == 0 else 'dog'}" for m in range(100))
+        store.add_messages(
+            f"s{n}", [indelible.ChatMessage(role="user", content=text) for text in texts]
+        )
+    before = store.search("cats number7 zebra", k=30)
+    run("ANALYZE indelible.entry")
+    looked: list[str] = []
+    find = text_index.find_words
+
+    async def find_words(words, scope, among):
+        looked.extend(words)
+        return await find(words, scope, among)
+
+    monkeypatch.setattr(text_index, "find_words", find_words)
+    hits = store.search("cats number7 zebra", k=30)
+    assert [(hit.session_id, hit.position) for hit in hits] == [
+        (hit.session_id, hit.position) for hit in before
+    ]
+    assert {hit.dropped for hit in hits} == {("cats",)}
+    assert set(looked) == {"number7", "zebra"}
+    assert {text for hit in hits for text in hit.entry.value.content.split()} >= {"zebra"}
+    assert {hit.session_id for hit in store.search("zebra", k=100)} == {f"s{n}" for n in range(10)}
+
+
+def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, monkeypatch):
+    monkeypatch.setattr(text_index, "COMMON_WORD_ENTRIES", 500)
+    monkeypatch.setattr(plan, "SEARCH_MATCHES", 8)
+    monkeypatch.setattr("indelible.core.ranking.COMMON_WORD_SHARE", 0.5)
+    for n in range(10):
+        texts = [
+            f"{'violin' if m == 7 else 'piano'} {'tea' if m % 3 == n % 3 else 'milk'}"
+            for m in range(100)
+        ]
+        store.add_messages(
+            f"s{n}", [indelible.ChatMessage(role="user", content=text) for text in texts]
+        )
+    run("ANALYZE indelible.entry")
+    sent: list[object] = []
+    find = text_index.find_words
+
+    async def find_words(words, scope, among):
+        sent.append((tuple(words), among is not None))
+        return await find(words, scope, among)
+
+    monkeypatch.setattr(text_index, "find_words", find_words)
+    hits = store.search("violin tea", k=4)
+    assert sent == [(("violin",), False), (("tea",), True)]
+    assert [hit.entry.value.content for hit in hits[:3]] == ["violin tea"] * 3
+
+
+def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
+    for n in range(50):
+        say(store, f"s{n}", "a cat", "a dog", "rain")
+    performed: list[str] = []
+    perform = store._backend.perform
+
+    def count(op):
+        performed.append(type(op).__name__)
+        return perform(op)
+
+    monkeypatch.setattr(store._backend, "perform", count)
+    assert len(store.search("dog", k=20)) == 20
+    assert performed == ["FindText", "ReadFound"]
