@@ -456,7 +456,7 @@ def test_a_checkpoint_that_is_put_while_another_saver_prunes_is_not_lost(
     def go_on():
         put(saver, config, {"messages": messages(22)}, version=3)
 
-    interrupt_once(monkeypatch, "_copy_records", go_on)
+    interrupt_once(monkeypatch, "_append_again", go_on)
     IndelibleSaver(store).prune(["t"])
     for each in (saver, IndelibleSaver(store)):
         assert read(each, THREAD) == messages(22)

@@ -16,15 +16,14 @@ from typing import Any, Final, Literal
 
 from indelible import ConflictError, UsageError
 from indelible.adapters import checkpoint_records as records
-from indelible.adapters.checkpoint_records import Checkpointed, Parts
-from indelible.adapters.checkpoint_threads import (
+from indelible.adapters.checkpoint_reader import (
     ATTEMPTS_MAX,
-    CheckpointDraft,
     FoundCheckpoint,
-    Threads,
     build_session,
     get_thread_id,
 )
+from indelible.adapters.checkpoint_records import CheckpointHeader, Parts
+from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -289,7 +288,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
-        head, writes = await threads.read_writes(session, namespace, checkpoint.id)
+        head, writes = await threads.read_writes(session, checkpoint)
         if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
             return None
         writes.sort(key=lambda write: writes_sort_key(write.path, write.task, write.number))
@@ -366,26 +365,26 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 await threads.forget(session)
             else:
-                await threads.keep_only(session, self._choose_latest)
+                await threads.rewrite(session, self._choose_latest, always=False)
 
-    def _choose_latest(self, found: Sequence[Checkpointed]) -> Sequence[Checkpointed]:
+    def _choose_latest(self, found: Sequence[CheckpointHeader]) -> Sequence[CheckpointHeader]:
         """Choose the newest checkpoint of each namespace, and what it is rebuilt from.
 
         The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
         to one that holds it. `found` come newest first.
         """
         by_id = {(each.namespace, each.id): each for each in found}
-        newest: dict[str, Checkpointed] = {}
+        newest: dict[str, CheckpointHeader] = {}
         for checkpoint in found:
             newest.setdefault(checkpoint.namespace, checkpoint)
         chosen: set[tuple[str, str]] = set()
         for checkpoint in newest.values():
             counters = self.serde.loads_typed(checkpoint.metadata).get(_DELTA_COUNTERS)
             missing = set(counters or ())
-            each: Checkpointed | None = checkpoint
+            each: CheckpointHeader | None = checkpoint
             while each is not None:
                 chosen.add((each.namespace, each.id))
-                missing -= each.channels.keys()
+                missing -= each.channels
                 parent = each.parent if missing else None
                 each = None if parent is None else by_id.get((each.namespace, parent))
         return [each for each in found if (each.namespace, each.id) in chosen]
@@ -393,12 +392,12 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
         unwanted = set(run_ids)
 
-        def choose(found: Sequence[Checkpointed]) -> Sequence[Checkpointed]:
+        def choose(found: Sequence[CheckpointHeader]) -> Sequence[CheckpointHeader]:
             load = self.serde.loads_typed
             return [each for each in found if load(each.metadata).get("run_id") not in unwanted]
 
         async for session in threads.iter_sessions():
-            await threads.keep_only(session, choose)
+            await threads.rewrite(session, choose, always=False)
 
 
 async def _get_next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
