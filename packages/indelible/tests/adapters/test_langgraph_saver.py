@@ -2,6 +2,7 @@
 
 import operator
 import threading
+from base64 import b64decode
 from typing import Annotated, TypedDict
 
 import pytest
@@ -15,8 +16,9 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 
 import indelible
+from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
-from indelible.adapters.langgraph import IndelibleSaver
+from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
 from indelible.testing.processes import starting
 from tests.support.stores import empty_url
 
@@ -456,7 +458,7 @@ def test_a_checkpoint_that_is_put_while_another_saver_prunes_is_not_lost(
     def go_on():
         put(saver, config, {"messages": messages(22)}, version=3)
 
-    interrupt_once(monkeypatch, "_copy_records", go_on)
+    interrupt_once(monkeypatch, "_append_again", go_on)
     IndelibleSaver(store).prune(["t"])
     for each in (saver, IndelibleSaver(store)):
         assert read(each, THREAD) == messages(22)
@@ -523,3 +525,154 @@ def test_many_small_parts_are_one_value(store, saver, config):
     config = put(saver, config, {"messages": numbers}, version=1)
     assert logged(store) == 2
     assert read(IndelibleSaver(store), config) == numbers
+
+
+# Packing and retention
+
+
+def describe_tuples(saver):
+    """Every checkpoint with its writes, as a saver lists them."""
+    return [
+        (each.config["configurable"]["checkpoint_id"], each.checkpoint, each.pending_writes)
+        for each in saver.list(None)
+    ]
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "cluster", "postgres"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_compacted_thread_has_the_same_states(engine, tmp_path, name):
+    with indelible.open(empty_url(engine, tmp_path)) as store:
+        compact_and_compare(store, *GRAPHS[name])
+
+
+def compact_and_compare(store, build, run):
+    run(build().compile(checkpointer=IndelibleSaver(store)))
+    before = describe_tuples(IndelibleSaver(store))
+    saver = IndelibleSaver(store)
+    for _ in range(2):
+        assert saver.compact().kept == len(before)
+        for each in (saver, IndelibleSaver(store)):
+            assert sorted(describe_tuples(each), key=str) == sorted(before, key=str)
+    assert store.verify().ok
+    run(build().compile(checkpointer=saver))
+    after = describe_tuples(IndelibleSaver(store))
+    assert len(after) > len(before)
+    assert all(each in after for each in before)
+
+
+def test_compacting_packs_values_and_leaves_addresses(store, saver, config):
+    configs = []
+    for number in range(1, 70):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+        saver.put_writes(config, [("messages", f"write {number}")], "task")
+        configs.append(config)
+    saver.compact(["t"])
+    entries = store.get_entries("~thread/t")
+    assert len(entries) == 3, "a pack, the newest checkpoint, and its write"
+    fresh = IndelibleSaver(store)
+    for number in (1, 31, 32, 33, 68, 69):
+        found = fresh.get_tuple(configs[number - 1])
+        assert found.checkpoint["channel_values"]["messages"] == messages(number)
+        assert found.pending_writes == [("task", "messages", f"write {number}")]
+    # Later writes and checkpoints refer to what is packed.
+    fresh.put_writes(configs[4], [("messages", "late")], "task 2")
+    put(fresh, configs[4], {"messages": messages(6)}, version=70)
+    assert len(store.get_entries("~thread/t")) == 3 + 2 + 1, "nothing of the values again"
+    fresh.compact()
+    found = IndelibleSaver(store).get_tuple(configs[4])
+    assert [value for *_, value in found.pending_writes] == ["write 5", "late"]
+    assert read(IndelibleSaver(store), THREAD) == messages(6)
+
+
+def test_a_snapshot_from_before_keeps_what_it_needs(store, saver, config):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    snapshot = store.save_snapshot("~thread/t")
+    put(saver, config, {"messages": messages(21)}, version=2)
+    saver.prune(["t"])
+    saver.compact()
+    assert read(IndelibleSaver(store), THREAD) == messages(21)
+    store.rollback_to_snapshot("~thread/t", snapshot.id)
+    for each in (saver, IndelibleSaver(store)):
+        assert read(each, THREAD) == messages(20)
+
+
+def test_a_large_value_stays_where_it_is(store, saver, config):
+    large = "x" * (5 * 1024 * 1024)
+    config = put(saver, config, {"messages": large}, version=1)
+    config = put(saver, config, {"messages": "small"}, version=2)
+    saver.compact()
+    assert store.get_entries("~thread/t")[0].kind == "value"
+    assert [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)] == [
+        "small",
+        large,
+    ]
+
+
+def test_a_compacted_thread_is_copied_and_exported(store, saver, config, tmp_path):
+    for number in range(1, 40):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+    saver.compact()
+    saver.copy_thread("t", "copy")
+    copied = {"configurable": {"thread_id": "copy"}}
+    fresh = IndelibleSaver(store)
+    assert [len(each.checkpoint["channel_values"]["messages"]) for each in fresh.list(copied)] == (
+        list(range(39, 0, -1))
+    )
+    put(fresh, {"configurable": {**config["configurable"], "thread_id": "copy"}}, {}, version=40)
+    assert read(saver, THREAD) == messages(39)
+
+
+def test_retention_keeps_the_newest_and_those_of_the_last_days(store, config):
+    saver = IndelibleSaver(store, retention=Keep(last=5))
+    for number in range(1, 80):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+        saver.put_writes(config, [("messages", f"write {number}")], "task")
+    assert saver.prune(strategy=Keep(last=5, days=1)).erased == 0
+    assert saver.prune() == PruneReceipt(threads=1, kept=5, erased=74)
+    found = list(IndelibleSaver(store).list(THREAD))
+    assert [len(each.checkpoint["channel_values"]["messages"]) for each in found] == [
+        79,
+        78,
+        77,
+        76,
+        75,
+    ]
+    assert [each.pending_writes[0][2] for each in found] == [
+        f"write {n}" for n in range(79, 74, -1)
+    ]
+    assert saver.prune() == PruneReceipt(threads=1, kept=5, erased=0)
+    assert saver.prune(strategy=Keep(days=0)).kept == 1
+    assert saver.prune(strategy="delete").erased == 1
+    assert list(saver.list(THREAD)) == []
+
+
+def test_what_is_pruned_is_in_no_pack(store, saver, config):
+    for number in range(1, 5):
+        checkpoint = empty_checkpoint() | {"channel_versions": {"messages": str(number)}}
+        checkpoint["channel_values"] = {"messages": f"secret {number} {LONG}"}
+        metadata = {"run_id": f"run {number}"}
+        config = saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
+    saver.delete_for_runs(["run 2"])
+    packed, newest = [entry.value for entry in store.get_entries("~thread/t")]
+    pack = parse_pack(packed, 0)
+    runs = [b64decode(each.record["metadata"][1]) for each in (*pack.records.values(), newest)]
+    assert [run[-5:] for run in runs] == [b"run 1", b"run 3", b"run 4"]
+    assert [b"secret 2" in data for _, data in pack.values.values()] == [False] * 3
+
+
+def test_a_list_goes_on_while_another_saver_prunes(store, saver, config):
+    for number in range(1, 80):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+    listed = IndelibleSaver(store).list(THREAD)
+    steps = [next(listed).metadata["step"] for _ in range(3)]
+    saver.prune(["t"], strategy=Keep(last=50))
+    steps += [each.metadata["step"] for each in listed]
+    assert steps == list(range(79, 29, -1))
+
+
+@pytest.mark.parametrize("wrong", ["keep_all", 5])
+def test_a_wrong_strategy_is_refused(saver, wrong):
+    with pytest.raises(indelible.UsageError, match="strategy is"):
+        saver.prune(["t"], strategy=wrong)
+    with pytest.raises(indelible.UsageError, match="at least the newest"):
+        Keep(last=0)

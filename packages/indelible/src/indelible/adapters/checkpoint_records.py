@@ -9,6 +9,8 @@ that of the parent is one reference to it. Pure functions; nothing here reads or
 from __future__ import annotations
 
 import base64
+import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,7 +22,7 @@ from indelible.errors import FormatError
 from indelible.model import StoredCheckpoint, StoredValue
 
 # What a serializer makes of a value: a type, and bytes.
-Typed = tuple[str, bytes]
+SerializedValue = tuple[str, bytes]
 Version = str | int | float
 
 # A longer chain of differences would take longer to read; a shorter one, more space.
@@ -29,9 +31,13 @@ DEPTH_MAX: Final = 32
 _SPLIT_BYTES: Final = 512
 _PART_BYTES: Final = 64
 
-# Item ids: `c` and the namespace for checkpoints, `w`, the namespace and the checkpoint for writes.
+# Item ids: `c` and the namespace for checkpoints, `w`, the namespace and the checkpoint for writes,
+# `p` and the last and the first position for packs.
 _SEPARATOR: Final = "\x1f"
-ALL_CHECKPOINTS: Final = (f"c{_SEPARATOR}", f"c{chr(ord(_SEPARATOR) + 1)}")
+_AFTER: Final = chr(ord(_SEPARATOR) + 1)
+ALL_CHECKPOINTS: Final = (f"c{_SEPARATOR}", f"c{_AFTER}")
+ALL_WRITES: Final = (f"w{_SEPARATOR}", f"w{_AFTER}")
+LAST_PACK: Final = f"p{_AFTER}"
 # Ids of items are limited to 512 bytes.
 _NAME_BYTES_MAX: Final = 400
 
@@ -47,7 +53,7 @@ class ChannelValue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpointed:
+class CheckpointRecord:
     """A stored checkpoint, with its differences resolved."""
 
     position: int
@@ -55,8 +61,8 @@ class Checkpointed:
     id: str
     parent: str | None
     # The checkpoint without the values of its channels.
-    body: Typed
-    metadata: Typed
+    body: SerializedValue
+    metadata: SerializedValue
     channels: Mapping[str, ChannelValue]
     # The records that are needed to resolve it, from the first on, itself included.
     chain: tuple[int, ...]
@@ -76,13 +82,18 @@ class Parts(NamedTuple):
     """A value of a channel, serialized: one value, or the parts of a list or a dict."""
 
     form: str
-    values: tuple[Typed, ...]
+    values: tuple[SerializedValue, ...]
     keys: tuple[str, ...] = ()
 
 
 def build_checkpoint_item(namespace: str) -> str:
     """Return the item that all checkpoints of a namespace are versions of."""
     return f"c{_SEPARATOR}{_shorten(namespace)}"
+
+
+def is_checkpoint_item(item: str) -> bool:
+    """Return whether the records of an item are checkpoints."""
+    return item.startswith(ALL_CHECKPOINTS[0])
 
 
 def build_writes_item(namespace: str, checkpoint_id: str) -> str:
@@ -97,34 +108,28 @@ def _shorten(name: str) -> str:
     return blake2b(data, digest_size=32).hexdigest()
 
 
-def compute_digest(value: Typed) -> bytes:
-    """Compute what tells values apart: equal digests are equal values."""
-    kind, data = value
-    return blake2b(kind.encode() + b"\0" + data, digest_size=16).digest()
-
-
-def to_stored(value: Typed) -> StoredValue:
+def to_stored(value: SerializedValue) -> StoredValue:
     """Build the entry of a value."""
     kind, data = value
     return StoredValue(type=kind, data=base64.b64encode(data).decode("ascii"))
 
 
-def from_stored(stored: StoredValue) -> Typed:
+def from_stored(stored: StoredValue) -> SerializedValue:
     """Return the value of an entry."""
     return stored.type, base64.b64decode(stored.data, validate=True)
 
 
-def _pack(value: Typed) -> list[JsonValue]:
+def _pack(value: SerializedValue) -> list[JsonValue]:
     kind, data = value
     return [kind, base64.b64encode(data).decode("ascii")]
 
 
-def _unpack(packed: Any) -> Typed:
+def _unpack(packed: Any) -> SerializedValue:
     kind, data = packed
     return str(kind), base64.b64decode(data, validate=True)
 
 
-def split(value: Any, dump: Callable[[Any], Typed]) -> Parts:
+def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
     """Serialize a value: in parts, if it is a list or a dict of some size."""
     if type(value) is list and value:
         parts = tuple(map(dump, value))
@@ -137,12 +142,16 @@ def split(value: Any, dump: Callable[[Any], Typed]) -> Parts:
     return Parts("one", (dump(value),))
 
 
-def _is_worth_splitting(parts: Sequence[Typed]) -> bool:
+def _is_worth_splitting(parts: Sequence[SerializedValue]) -> bool:
     size = sum(len(data) for _, data in parts)
     return size > _SPLIT_BYTES and size >= _PART_BYTES * len(parts)
 
 
-def join(channel: ChannelValue, load: Callable[[Typed], Any], values: Mapping[int, Typed]) -> Any:
+def join(
+    channel: ChannelValue,
+    load: Callable[[SerializedValue], Any],
+    values: Mapping[int, SerializedValue],
+) -> Any:
     """Rebuild a value from its parts; each call makes objects of its own."""
     parts = [load(values[position]) for position in channel.positions]
     if channel.form == "list":
@@ -155,14 +164,26 @@ def join(channel: ChannelValue, load: Callable[[Typed], Any], values: Mapping[in
 # Records
 
 
+class CheckpointHeader(NamedTuple):
+    """What a record says of its checkpoint by itself, and which channels have a value in it."""
+
+    position: int
+    namespace: str
+    id: str
+    parent: str | None
+    body: SerializedValue
+    metadata: SerializedValue
+    channels: frozenset[str]
+
+
 def build_record(
     namespace: str,
     checkpoint_id: str,
     parent: str | None,
-    body: Typed,
-    metadata: Typed,
+    body: SerializedValue,
+    metadata: SerializedValue,
     channels: Mapping[str, ChannelValue],
-    base: Checkpointed | None,
+    base: CheckpointRecord | None,
 ) -> StoredCheckpoint:
     """Build the record of a checkpoint, as a difference to `base` if that saves something.
 
@@ -195,6 +216,19 @@ def build_record(
     return StoredCheckpoint(id=build_checkpoint_item(namespace), record=record)
 
 
+def build_full_record(checkpoint: CheckpointRecord) -> StoredCheckpoint:
+    """Build a record of a stored checkpoint that needs no other record."""
+    return build_record(
+        checkpoint.namespace,
+        checkpoint.id,
+        checkpoint.parent,
+        checkpoint.body,
+        checkpoint.metadata,
+        checkpoint.channels,
+        None,
+    )
+
+
 def _get_positions(channels: Mapping[str, ChannelValue], name: str, form: str) -> tuple[int, ...]:
     channel = channels.get(name)
     return channel.positions if channel is not None and channel.form == form else ()
@@ -221,7 +255,9 @@ def _build_pieces(positions: Sequence[int], before: Sequence[int]) -> list[JsonV
     return pieces
 
 
-def resolve(stored: StoredCheckpoint, position: int, base: Checkpointed | None) -> Checkpointed:
+def resolve(
+    stored: StoredCheckpoint, position: int, base: CheckpointRecord | None
+) -> CheckpointRecord:
     """Build a checkpoint from its record and the one that it may be a difference to."""
     record: Any = stored.record
     try:
@@ -237,7 +273,7 @@ def resolve(stored: StoredCheckpoint, position: int, base: Checkpointed | None) 
             channels[name] = ChannelValue(
                 version, form, tuple(_expand(pieces, parent, position)), tuple(keys)
             )
-        return Checkpointed(
+        return CheckpointRecord(
             position=position,
             namespace=record["ns"],
             id=record["id"],
@@ -248,7 +284,42 @@ def resolve(stored: StoredCheckpoint, position: int, base: Checkpointed | None) 
             chain=(*record.get("chain", ()), position),
         )
     except (LookupError, TypeError, ValueError) as error:
-        raise FormatError(f"the record at position {position} is no checkpoint") from error
+        raise _build_format_error(position, "no checkpoint") from error
+
+
+def parse_headers(stored: Mapping[int, StoredCheckpoint]) -> list[CheckpointHeader]:
+    """Read the headers of all records of a thread, newest first; of each id, the newest record."""
+    channels: dict[int, frozenset[str]] = {}
+    headers: dict[tuple[str, str], CheckpointHeader] = {}
+    for position in sorted(stored):
+        record: Any = stored[position].record
+        try:
+            chain = get_chain(stored[position])
+            before = channels[chain[-1]] if chain else frozenset()
+            names = before.difference(record.get("without", ())).union(record["channels"])
+            channels[position] = names
+            header = CheckpointHeader(
+                position,
+                record["ns"],
+                record["id"],
+                record["parent"],
+                _unpack(record["body"]),
+                _unpack(record["metadata"]),
+                names,
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise _build_format_error(position, "no checkpoint") from error
+        headers[header.namespace, header.id] = header
+    return sorted(headers.values(), reverse=True)
+
+
+def find_new_positions(stored: StoredCheckpoint, position: int) -> set[int]:
+    """Return the positions of values that a record names itself, and not by its base."""
+    record: Any = stored.record
+    if "writes" in record:
+        return {write.position for write in parse_writes(stored, position)}
+    pieces = [piece for channel in record["channels"].values() for piece in channel[2]]
+    return set(_expand([piece for piece in pieces if len(piece) == 2], (), position))
 
 
 def get_chain(stored: StoredCheckpoint) -> tuple[int, ...]:
@@ -293,8 +364,68 @@ def parse_writes(stored: StoredCheckpoint, position: int) -> list[Write]:
             for number, channel, at in record["writes"]
         ]
     except (LookupError, TypeError, ValueError) as error:
-        raise FormatError(f"the record at position {position} holds no writes") from error
+        raise _build_format_error(position, "no record of writes") from error
 
 
 def _place(at: int, position: int) -> int:
     return at if at >= 0 else position + at
+
+
+def _build_format_error(position: int, what: str) -> FormatError:
+    return FormatError(f"the entry at position {position} is {what}")
+
+
+# Packs
+
+
+class Pack(NamedTuple):
+    """Entries of a thread, by their positions, that are stored as one entry."""
+
+    records: dict[int, StoredCheckpoint]
+    values: dict[int, SerializedValue]
+    # Bytes, before they are compressed.
+    size: int = 0
+
+
+def build_pack_item(last: int, first: int = 0) -> str:
+    """Return the item of a pack: packs are found by the last position that they hold."""
+    return f"p{_SEPARATOR}{last:010}{_SEPARATOR}{first:010}"
+
+
+def parse_pack_item(item: str) -> tuple[int, int]:
+    """Return the last and the first position of a pack."""
+    _, last, first = item.split(_SEPARATOR)
+    return int(last), int(first)
+
+
+def build_pack(pack: Pack) -> StoredCheckpoint:
+    """Build the entry of a pack: a header in JSON, then the bytes of the values, compressed."""
+    header = {
+        "records": [[position, each.id, each.record] for position, each in pack.records.items()],
+        "values": [[position, kind, len(data)] for position, (kind, data) in pack.values.items()],
+    }
+    positions = pack.records.keys() | pack.values.keys()
+    parts = [json.dumps(header, separators=(",", ":")).encode(), b"\n"]
+    packed = zlib.compress(b"".join([*parts, *(data for _, data in pack.values.values())]))
+    return StoredCheckpoint(
+        id=build_pack_item(max(positions), min(positions)),
+        record={"pack": base64.b64encode(packed).decode("ascii")},
+    )
+
+
+def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
+    """Return the entries of a pack."""
+    packed: Any = stored.record.get("pack")
+    try:
+        data = zlib.decompress(base64.b64decode(packed, validate=True))
+        head, _, rest = data.partition(b"\n")
+        header = json.loads(head)
+        values: dict[int, SerializedValue] = {}
+        start = 0
+        for at, kind, size in header["values"]:
+            values[at] = kind, rest[start : start + size]
+            start += size
+        found = {at: StoredCheckpoint(id=id_, record=each) for at, id_, each in header["records"]}
+    except (LookupError, TypeError, ValueError, zlib.error) as error:
+        raise _build_format_error(position, "no pack") from error
+    return Pack(found, values, len(data))

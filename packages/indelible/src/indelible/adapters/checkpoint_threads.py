@@ -1,9 +1,7 @@
-"""Threads of checkpoints in a store: finding, reading and appending records and values.
+"""Writes threads of checkpoints: appends records and values, and rewrites threads into packs.
 
-A thread is a session, and the checkpoints of each of its namespaces are versions of one item. What
-was read or appended once is kept in memory, as bytes: entries never change. What may change is
-which of them are visible. So everything is appended on the condition that the thread is exactly at
-the version that is known here. If it is not, the thread is looked at again.
+Everything is appended on the condition that the thread is at the version that is cached. If it is
+not, the thread is looked at again.
 """
 
 from __future__ import annotations
@@ -12,37 +10,55 @@ import asyncio
 import io
 import json
 import threading
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from itertools import chain, repeat
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, LimitError
+from indelible import AsyncMemoryStore, ConflictError
 from indelible.adapters import checkpoint_records as records
-from indelible.adapters.checkpoint_records import ChannelValue, Checkpointed, Parts, Typed, Write
+from indelible.adapters.checkpoint_reader import (
+    ATTEMPTS_MAX,
+    ThreadCache,
+    ThreadReader,
+    get_thread_id,
+    get_view,
+    is_visible,
+)
+from indelible.adapters.checkpoint_records import (
+    ChannelValue,
+    CheckpointHeader,
+    CheckpointRecord,
+    Pack,
+    Parts,
+    SerializedValue,
+)
 from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
-from indelible.core.operations import Head, ReadHead
+from indelible.core.operations import Head, ReadHead, Scrub
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import checkpoints
-from indelible.core.rules import parse_version
-from indelible.core.settings import check_session_id
 from indelible.model import Receipt, StoredCheckpoint, StoredValue
 
-T = TypeVar("T")
-
-# Sessions of threads. No collection of memories has such an id: in labels, ~ is escaped.
-THREAD_PREFIX: Final = "~thread/"
-# How often something is tried again because others changed the thread meanwhile. Whenever one
-# writer must try again, another one was successful.
-ATTEMPTS_MAX: Final = 100
-# Records that are read at once while a thread is listed.
-_PAGE: Final = 32
-_RECORDS_CACHED: Final = 512
-_BYTES_CACHED: Final = 64 * 1024 * 1024
 # Values are longer in base 64.
 _VALUES_BYTES_MAX: Final = BATCH_BYTES_MAX // 2
+# A pack is read as a whole.
+_PACK_BYTES: Final = 256 * 1024
+# Larger values stay where they are: they would gain least, and an entry has a limit.
+_PACKED_BYTES_MAX: Final = 4 * 1024 * 1024
+# Packs of one append.
+_PACKS_APPENDED: Final = 8
+
+ChooseCheckpoints = Callable[[Sequence[CheckpointHeader]], Sequence[CheckpointHeader]]
 
 
 class CheckpointDraft(NamedTuple):
@@ -51,8 +67,8 @@ class CheckpointDraft(NamedTuple):
     namespace: str
     id: str
     parent: str | None
-    body: Typed
-    metadata: Typed
+    body: SerializedValue
+    metadata: SerializedValue
     # The versions of all channels.
     versions: Mapping[str, records.Version]
     # The values of the channels that changed; None for one without a value.
@@ -61,190 +77,21 @@ class CheckpointDraft(NamedTuple):
     get_parts: Callable[[str], Parts | None]
 
 
-class FoundCheckpoint(NamedTuple):
-    """A checkpoint, and the state in which it was found."""
+class ThreadEntries(NamedTuple):
+    """The checkpoints of a thread in one state, and where the writes of each item are."""
 
     head: Head
-    checkpoint: Checkpointed
+    checkpoints: Mapping[int, StoredCheckpoint]
+    writes: Mapping[str, Sequence[int]]
 
 
-@dataclass(slots=True)
-class _ThreadState:
-    """What is known of a thread at a version."""
-
-    version: str
-    # Positions of values by their digests.
-    known: dict[bytes, int] = field(default_factory=dict)
-    # The newest checkpoints of namespaces, as far as they are known.
-    newest: dict[str, Checkpointed] = field(default_factory=dict)
-
-
-class Threads:
+class Threads(ThreadReader):
     """The threads of a store, which is awaited, or blocks and is wrapped to be awaited."""
 
     def __init__(self, store: AsyncMemoryStore, *, blocks: bool) -> None:
-        self._store = store
+        super().__init__(store)
         self._blocks = blocks
-        self._lock = threading.Lock()
         self._turns: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        self._states: OrderedDict[str, _ThreadState] = OrderedDict()
-        # By life and position.
-        self._records: OrderedDict[tuple[str, int], Checkpointed] = OrderedDict()
-        self._values: OrderedDict[tuple[str, int], Typed] = OrderedDict()
-        self._values_bytes = 0
-
-    # Finding
-
-    async def find(
-        self, session: str, namespace: str, checkpoint_id: str | None = None
-    ) -> FoundCheckpoint | None:
-        """Find a checkpoint by its id; without one, the newest of its namespace."""
-        item = records.build_checkpoint_item(namespace)
-        limit = 1 if checkpoint_id is None else _PAGE
-        head, places = await self._run(checkpoints.find_records(session, item, item, limit=limit))
-        positions = [place.position for place in places]
-        for checkpoint in await self._load(session, head, positions):
-            if checkpoint_id in (None, checkpoint.id):
-                return FoundCheckpoint(head, checkpoint)
-        if len(positions) < limit:
-            return None
-        head, places = await self._run(checkpoints.find_records(session, item, item))
-        older = [place.position for place in places]
-        found = await self._find_older(session, head, older, checkpoint_id or "")
-        return None if found is None else FoundCheckpoint(head, found)
-
-    async def _find_older(
-        self, session: str, head: Head, positions: Sequence[int], checkpoint_id: str
-    ) -> Checkpointed | None:
-        """Find a checkpoint among many, newest first: by its id, which grows with time."""
-        low, high = 0, len(positions)
-        while low < high:
-            middle = (low + high) // 2
-            (found,) = await self._load(session, head, [positions[middle]])
-            if found.id == checkpoint_id:
-                # Of the records of one id, the newest counts.
-                while middle > 0:
-                    (newer,) = await self._load(session, head, [positions[middle - 1]])
-                    if newer.id != checkpoint_id:
-                        break
-                    found, middle = newer, middle - 1
-                return found
-            low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
-        # Ids that a caller chose need not grow: look at all.
-        for start in range(0, len(positions), _PAGE):
-            for found in await self._load(session, head, positions[start : start + _PAGE]):
-                if found.id == checkpoint_id:
-                    return found
-        return None
-
-    async def iter_checkpoints(
-        self, session: str, namespace: str | None = None
-    ) -> AsyncIterator[FoundCheckpoint]:
-        """Iterate over checkpoints of a thread, newest first; of each id, the newest record."""
-        first, last = records.ALL_CHECKPOINTS
-        if namespace is not None:
-            first = last = records.build_checkpoint_item(namespace)
-        head, places = await self._run(checkpoints.find_records(session, first, last))
-        positions = sorted((place.position for place in places), reverse=True)
-        seen: set[tuple[str, str]] = set()
-        for start in range(0, len(positions), _PAGE):
-            for found in await self._load(session, head, positions[start : start + _PAGE]):
-                name = found.namespace, found.id
-                if name not in seen:
-                    seen.add(name)
-                    yield FoundCheckpoint(head, found)
-
-    async def iter_sessions(self) -> AsyncIterator[str]:
-        """Iterate over the sessions of all threads."""
-        cursor: str | None = None
-        while True:
-            page = await self._store.list_sessions(prefix=THREAD_PREFIX, order="id", cursor=cursor)
-            for session in page.ids:
-                yield session
-            if (cursor := page.cursor) is None:
-                return
-
-    # Reading
-
-    async def read_values(
-        self, session: str, head: Head, positions: Iterable[int]
-    ) -> dict[int, Typed]:
-        """Read values at positions. The next checkpoint of the thread then refers to them."""
-        wanted = set(positions)
-        with self._lock:
-            cached = {at: self._values.get((head.life, at)) for at in wanted}
-        values = {at: value for at, value in cached.items() if value is not None}
-        read = checkpoints.read_thread(session, head, wanted - values.keys())
-        for position, stored in (await self._run(read)).items():
-            if isinstance(stored, StoredValue):
-                values[position] = records.from_stored(stored)
-                self._keep_value(head.life, position, values[position])
-        for position in wanted - values.keys():
-            raise _build_missing_error(session, position)
-        with self._lock:
-            state = self._states.setdefault(session, _ThreadState(head.version))
-            if _get_view(state.version) == (head.life, head.generation):
-                for position in wanted - set(state.known.values()):
-                    state.known[records.compute_digest(values[position])] = position
-        return values
-
-    async def read_writes(
-        self, session: str, namespace: str, checkpoint_id: str
-    ) -> tuple[Head, list[Write]]:
-        """Read the writes for a checkpoint: the first of each task and index."""
-        item = records.build_writes_item(namespace, checkpoint_id)
-        head, places = await self._run(checkpoints.find_records(session, item, item))
-        stored = await self._read_records(session, head, {place.position for place in places})
-        writes: dict[tuple[str, int], Write] = {}
-        for position in sorted(stored):
-            for write in records.parse_writes(stored[position], position):
-                # Special writes, such as an interrupt, replace earlier ones.
-                if write.number < 0 or (write.task, write.number) not in writes:
-                    writes[write.task, write.number] = write
-        return head, list(writes.values())
-
-    async def _load(self, session: str, head: Head, positions: Sequence[int]) -> list[Checkpointed]:
-        """Load the checkpoints whose records are at these positions, in this order."""
-        known = self._get_records(head, positions)
-        stored = await self._read_records(session, head, set(positions) - known.keys())
-        needed = {at for record in stored.values() for at in records.get_chain(record)}
-        known |= self._get_records(head, needed)
-        stored |= await self._read_records(session, head, needed - stored.keys() - known.keys())
-        # A record comes after those that it builds on.
-        for position in sorted(stored):
-            chain = records.get_chain(stored[position])
-            base = known[chain[-1]] if chain else None
-            known[position] = records.resolve(stored[position], position, base)
-        with self._lock:
-            for position in stored:
-                self._records[head.life, position] = known[position]
-            while len(self._records) > _RECORDS_CACHED:
-                self._records.popitem(last=False)
-        return [known[position] for position in positions]
-
-    def _get_records(self, head: Head, positions: Iterable[int]) -> dict[int, Checkpointed]:
-        with self._lock:
-            cached = {at: self._records.get((head.life, at)) for at in positions}
-        return {at: record for at, record in cached.items() if record is not None}
-
-    async def _read_records(
-        self, session: str, head: Head, positions: set[int]
-    ) -> dict[int, StoredCheckpoint]:
-        found = await self._run(checkpoints.read_thread(session, head, positions))
-        for position in positions:
-            if not isinstance(found.get(position), StoredCheckpoint):
-                raise _build_missing_error(session, position)
-        return cast("dict[int, StoredCheckpoint]", found)
-
-    def _keep_value(self, life: str, position: int, value: Typed) -> None:
-        with self._lock:
-            if (life, position) in self._values:
-                return
-            self._values[life, position] = value
-            self._values_bytes += len(value[1])
-            while self._values_bytes > _BYTES_CACHED:
-                _, (_, data) = self._values.popitem(last=False)
-                self._values_bytes -= len(data)
 
     # Appending
 
@@ -258,18 +105,18 @@ class Threads:
         """
         namespace = draft.namespace
 
-        async def attempt(state: _ThreadState) -> None:
-            newest = state.newest.get(namespace)
+        async def attempt(cache: ThreadCache) -> None:
+            newest = cache.newest.get(namespace)
             if newest is None and (continues or draft.parent is not None):
-                newest = await self._find_newest(session, namespace, state)
+                newest = await self._find_newest(session, namespace, cache)
             if continues:
                 _refuse_if_moved(session, draft.parent, None if newest is None else newest.id)
             base = newest
             if base is None or base.id != draft.parent:
                 base = await self._find_parent(session, draft)
-            new = _NewValues(state.known)
+            new = _NewValues(cache)
             channels = _build_channels(draft, base, new)
-            await self._send_surplus(session, state, new, room=1)
+            await self._send_surplus(session, cache, new)
             record = records.build_record(
                 namespace,
                 draft.id,
@@ -279,9 +126,8 @@ class Threads:
                 {name: new.place(channel) for name, channel in channels.items()},
                 base,
             )
-            position = await self._send(session, state, new, [record])
-            with self._lock:
-                state.newest[namespace] = records.resolve(record, position, base)
+            position = await self._send(session, cache, new, record)
+            cache.newest[namespace] = records.resolve(record, position, base)
 
         await self._try(session, attempt)
 
@@ -292,44 +138,45 @@ class Threads:
         checkpoint_id: str,
         task: str,
         path: str,
-        writes: Sequence[tuple[int, str, Typed]],
+        writes: Sequence[tuple[int, str, SerializedValue]],
     ) -> None:
         """Append writes of a task: number, channel and value of each."""
 
-        async def attempt(state: _ThreadState) -> None:
-            new = _NewValues(state.known)
+        async def attempt(cache: ThreadCache) -> None:
+            new = _NewValues(cache)
             numbered = [(number, channel, new.add(value)) for number, channel, value in writes]
-            await self._send_surplus(session, state, new, room=1)
+            await self._send_surplus(session, cache, new)
             placed = [(number, channel, new.get_position(at)) for number, channel, at in numbered]
             record = records.build_writes(namespace, checkpoint_id, task, path, placed)
-            await self._send(session, state, new, [record])
+            await self._send(session, cache, new, record)
 
         await self._try(session, attempt)
 
     async def _try(
-        self, session: str, attempt: Callable[[_ThreadState], Any], *, forgets: bool = False
+        self,
+        session: str,
+        attempt: Callable[[ThreadCache], Awaitable[None]],
     ) -> None:
-        """Try something on what is known of a thread, until that is not out of date.
-
-        With `forgets`, nothing that is known before counts.
-        """
+        """Try something on what is cached of a thread, until that is not out of date."""
         async with self._take_turn(session):
+            cache = self._caches.get(session) or await self._refresh(session)
             for _ in range(ATTEMPTS_MAX):
-                state = None if forgets else self._states.get(session)
-                state = state or await self._read_state(session)
                 try:
-                    await attempt(state)
+                    return await attempt(cache)
                 except ConflictError as error:
-                    self._drop_state(session)
                     if error.details.get("reason") not in ("version", "view"):
                         raise
+                    cache = await self._refresh(session)
                 except BaseException:
                     # Whether something was appended is not known.
-                    self._drop_state(session)
+                    self._drop_cache(session)
                     raise
-                else:
-                    return
-        raise _build_race_error(session)
+        raise ConflictError(
+            f"others kept changing the thread {get_thread_id(session)!r}; nothing was changed. Try"
+            " again.",
+            session=session,
+            reason="version",
+        )
 
     @asynccontextmanager
     async def _take_turn(self, session: str) -> AsyncIterator[None]:
@@ -346,83 +193,74 @@ class Threads:
             async with awaited:
                 yield
 
-    async def _read_state(self, session: str) -> _ThreadState:
+    async def _refresh(self, session: str) -> ThreadCache:
+        """Look at the version of a thread again. What was read in this view stays valid."""
         head = await self._run(_read_head(session))
-        state = _ThreadState(head.version)
-        with self._lock:
-            while len(self._states) >= _RECORDS_CACHED:
-                self._states.popitem(last=False)
-            self._states[session] = state
-        return state
-
-    def _drop_state(self, session: str) -> None:
-        with self._lock:
-            self._states.pop(session, None)
+        cache = self._get_cache(session, head)
+        cache.version = head.version
+        cache.newest = {}
+        return cache
 
     async def _find_newest(
-        self, session: str, namespace: str, state: _ThreadState
-    ) -> Checkpointed | None:
-        """Find the newest checkpoint of a namespace at the version of a state."""
+        self, session: str, namespace: str, cache: ThreadCache
+    ) -> CheckpointRecord | None:
+        """Find the newest checkpoint of a namespace at the version of the cache."""
         found = await self.find(session, namespace)
         if found is None:
             return None
-        if found.head.version != state.version:
-            raise _build_moved_error(session)
-        with self._lock:
-            state.newest[namespace] = found.checkpoint
+        _refuse_other_version(session, cache, found.head)
+        cache.newest[namespace] = found.checkpoint
         return found.checkpoint
 
-    async def _find_parent(self, session: str, draft: CheckpointDraft) -> Checkpointed | None:
+    async def _find_parent(self, session: str, draft: CheckpointDraft) -> CheckpointRecord | None:
         if draft.parent is None:
             return None
         found = await self.find(session, draft.namespace, draft.parent)
         return None if found is None else found.checkpoint
 
-    async def _send_surplus(
-        self, session: str, state: _ThreadState, new: _NewValues, *, room: int
-    ) -> None:
-        """Append values that do not fit into one batch with so many records."""
-        while batch := new.take_surplus(room):
-            receipt = await self._append(session, batch, state.version)
-            new.set_sent(receipt.positions)
-            state.version = receipt.version
+    async def _send_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> None:
+        """Append values that do not fit into one batch with their record."""
+        while batch := new.take_surplus():
+            new.sent += (await self._append(session, cache, batch)).positions
 
     async def _send(
-        self,
-        session: str,
-        state: _ThreadState,
-        new: _NewValues,
-        written: Sequence[StoredCheckpoint],
+        self, session: str, cache: ThreadCache, new: _NewValues, record: StoredCheckpoint
     ) -> int:
-        """Append values with the records that refer to them; return where the first record is."""
-        receipt = await self._append(session, [*new.unsent, *written], state.version)
-        position: int = receipt.positions[-len(written)]
-        placed = new.resolve(position)
-        with self._lock:
-            state.version = receipt.version
-            state.known.update({digest: at for digest, (at, _) in placed.items()})
-        life, _ = _get_view(receipt.version)
-        for at, value in placed.values():
-            self._keep_value(life, at, value)
+        """Append values with the record that refers to them; return where the record is."""
+        receipt = await self._append(session, cache, [*new.unsent, record])
+        position: int = receipt.positions[-1]
+        size = 0
+        for at, value in new.resolve(position):
+            cache.add_value(at, value)
+            size += len(value[1])
+        self._grow_cache(session, cache, size)
         return position
 
     async def _append(
-        self, session: str, entries: Sequence[StoredCheckpoint | StoredValue], expected: str
+        self,
+        session: str,
+        cache: ThreadCache,
+        entries: Sequence[StoredCheckpoint | StoredValue],
     ) -> Receipt:
         # A blocking store is wrapped, to be awaited.
         settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
-        return await self._run(checkpoints.append_entries(settings, session, entries, expected))
-
-    async def _run(self, plan: Plan[T]) -> T:
-        """Run a plan that no public verb has."""
-        return await self._store._run(plan)  # noqa: SLF001 (our own)
+        append = checkpoints.append_entries(settings, session, entries, cache.version)
+        receipt: Receipt = await self._run(append)
+        with self._lock:
+            if cache.view != get_view(receipt.version):
+                # The thread begins: an append to a life that has ended is refused.
+                self._drop_locked(session)
+                self._caches[session] = cache
+                self._cached_bytes += cache.size
+            cache.version = receipt.version
+        return receipt
 
     # Maintenance
 
     async def forget(self, session: str) -> None:
         """Erase a thread."""
         await self._store.forget(session)
-        self._drop_state(session)
+        self._drop_cache(session)
 
     async def copy(self, source: str, target: str) -> None:
         """Copy a thread by an export and an import: positions stay, and everything is checked."""
@@ -432,95 +270,130 @@ class Threads:
         renamed = io.StringIO("".join(_rename(line, source, target) for line in exported))
         await self._store.import_(renamed)
 
-    async def keep_only(
-        self, session: str, choose: Callable[[Sequence[Checkpointed]], Sequence[Checkpointed]]
-    ) -> None:
-        """Append the chosen checkpoints again, with their writes, and erase all before them.
+    async def clear_free_space(self) -> None:
+        """Let the engine give back the space of what was erased."""
+        await self._run(perform(Scrub()))
 
-        All of them are one batch, behind their values. If others appended meanwhile, it begins
-        again. `choose` gets the newest first.
+    async def rewrite(
+        self, session: str, choose: ChooseCheckpoints, *, always: bool
+    ) -> tuple[int, int]:
+        """Keep the chosen checkpoints, in packs, and erase all others; return how many are which.
+
+        The newest one of each namespace is appended again, so that it is found without a pack.
+        Until everything else is hidden, which is one step, nothing changes for a reader. If others
+        append meanwhile, it begins again. Unless `always`, a thread that would lose nothing is left
+        as it is. `choose` gets the newest first.
         """
+        counts = 0, 0
 
-        async def attempt(state: _ThreadState) -> None:
-            found = [each async for each in self.iter_checkpoints(session)]
-            chosen = choose([each.checkpoint for each in found])
-            if len(chosen) == len(found):
+        async def attempt(cache: ThreadCache) -> None:
+            nonlocal counts
+            found = await self._read_all(session, cache)
+            headers = records.parse_headers(found.checkpoints)
+            chosen = choose(headers)
+            counts = len(chosen), len(headers) - len(chosen)
+            if not headers or (counts[1] == 0 and not always):
                 return
-            head = found[0].head
-            if head.version != state.version:
-                raise _build_moved_error(session)
-            if chosen:
-                await self._copy_records(session, state, head, chosen[::-1])
-            positions = range(head.born, head.end)
-            await self._store.hide(session, positions, expected=state.version)
-            self._drop_state(session)
+            stay = await self._append_again(session, cache, found, chosen)
+            head = found.head
+            hidden = [at for at in range(head.born, head.end) if at not in stay]
+            await self._store.hide(session, hidden, expected=cache.version)
+            self._drop_cache(session)
             await self._store.vacuum(session_id=session, undo_window=0.0)
 
-        await self._try(session, attempt, forgets=True)
+        await self._try(session, attempt)
+        return counts
 
-    async def _copy_records(
-        self, session: str, state: _ThreadState, head: Head, chosen: Sequence[Checkpointed]
-    ) -> None:
-        """Append checkpoints and their writes again, oldest first."""
-        # Nothing that is to be erased may be referred to.
-        new = _NewValues({})
-        numbers: dict[int, int] = {}
-        pending: list[list[Write]] = []
-        for checkpoint in chosen:
-            _, writes = await self.read_writes(session, checkpoint.namespace, checkpoint.id)
-            pending.append(writes)
-            wanted = {at for each in checkpoint.channels.values() for at in each.positions}
-            wanted |= {write.position for write in writes}
-            values = await self.read_values(session, head, wanted)
-            numbers |= {at: new.add(value) for at, value in values.items()}
-        count = len(chosen) + sum(map(len, pending))
-        if count > BATCH_ENTRIES_MAX:
-            raise LimitError(
-                f"{count} checkpoints and writes of thread {get_thread_id(session)!r} would stay,"
-                f" and the limit is {BATCH_ENTRIES_MAX}; nothing was changed. Prune it first.",
-                limit=BATCH_ENTRIES_MAX,
-                actual=count,
-            )
-        await self._send_surplus(session, state, new, room=count)
-        written: list[StoredCheckpoint] = []
-        for checkpoint, writes in zip(chosen, pending, strict=True):
-            channels = {
-                name: channel._replace(positions=tuple(numbers[at] for at in channel.positions))
-                for name, channel in checkpoint.channels.items()
-            }
-            written.append(
-                records.build_record(
-                    checkpoint.namespace,
-                    checkpoint.id,
-                    checkpoint.parent,
-                    checkpoint.body,
-                    checkpoint.metadata,
-                    {name: new.place(each, len(written)) for name, each in channels.items()},
-                    None,
-                )
-            )
+    async def _read_all(self, session: str, cache: ThreadCache) -> ThreadEntries:
+        """Read the records of all checkpoints, and where those of writes are."""
+        (first, _), (_, last) = records.ALL_CHECKPOINTS, records.ALL_WRITES
+        head, places = await self._run(checkpoints.find_records(session, first, last))
+        _refuse_other_version(session, cache, head)
+        packs = await self._find_packs(session, head, cache)
+        await self._read_packs(session, head, cache, packs)
+        items = {at: each.id for at, each in cache.packed.items()}
+        items |= {at: item for item, at in places}
+        of_checkpoints = [at for at, item in items.items() if records.is_checkpoint_item(item)]
+        writes: defaultdict[str, list[int]] = defaultdict(list)
+        for at in sorted(items):
+            writes[items[at]].append(at)
+        stored = await self._read_records(session, head, of_checkpoints)
+        return ThreadEntries(head, stored, writes)
+
+    async def _append_again(
+        self,
+        session: str,
+        cache: ThreadCache,
+        found: ThreadEntries,
+        chosen: Sequence[CheckpointHeader],
+    ) -> set[int]:
+        """Append what is to be kept; return the positions of what stays where it is."""
+        head = found.head
+        newest: dict[str, CheckpointHeader] = {}
+        for header in chosen:
+            newest.setdefault(header.namespace, header)
+        moved = {header.position for header in newest.values()}
+        kept = {header.position for header in chosen} - moved
+        packed: dict[int, StoredCheckpoint] = {}
+        for header in chosen:
+            if header.position in moved:
+                continue
+            stored = found.checkpoints[header.position]
+            if not kept.issuperset(records.get_chain(stored)):
+                # Nothing that is to be erased may be referred to.
+                (checkpoint,) = await self._load(session, head, [header.position])
+                stored = records.build_full_record(checkpoint)
+            packed[header.position] = stored
+            item = records.build_writes_item(header.namespace, header.id)
+            packed |= await self._read_records(session, head, found.writes.get(item, ()))
+        last: list[StoredCheckpoint] = []
+        for checkpoint in await self._load(session, head, sorted(moved)):
+            _, writes = await self.read_writes(session, checkpoint)
+            last.append(records.build_full_record(checkpoint))
             for write in writes:
-                at = new.get_position(numbers[write.position], len(written))
-                again = [(write.number, write.channel, at)]
-                written.append(
-                    records.build_writes(
-                        checkpoint.namespace, checkpoint.id, write.task, write.path, again
-                    )
-                )
-        await self._send(session, state, new, written)
+                again = [(write.number, write.channel, write.position)]
+                name = checkpoint.namespace, checkpoint.id
+                last.append(records.build_writes(*name, write.task, write.path, again))
+        wanted = {
+            position
+            for at, each in (*packed.items(), *enumerate(last))
+            for position in records.find_new_positions(each, at)
+        }
+        values = await self.read_values(session, head, wanted)
+        stay = {
+            at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and is_visible(head, at)
+        }
+        packs = list(_iter_packs(packed, {at: values[at] for at in wanted - stay}))
+        for start in range(0, len(packs), _PACKS_APPENDED):
+            batch = [records.build_pack(pack) for pack in packs[start : start + _PACKS_APPENDED]]
+            await self._append(session, cache, batch)
+        for start in range(0, len(last), BATCH_ENTRIES_MAX):
+            await self._append(session, cache, last[start : start + BATCH_ENTRIES_MAX])
+        return stay
 
 
 def _read_head(session: str) -> Plan[Head]:
     return (yield from perform(ReadHead(session)))
 
 
-def _get_view(version: str) -> tuple[str, int]:
-    """Return life and generation of a version; those of a thread that is not active are none."""
-    try:
-        life, _, generation = parse_version(version)
-    except ValueError:
-        return "", 0
-    return life, generation
+def _iter_packs(
+    stored: Mapping[int, StoredCheckpoint], values: Mapping[int, SerializedValue]
+) -> Iterator[Pack]:
+    """Divide entries into packs of about one size, in the order of their positions."""
+    pack = Pack({}, {})
+    size = 0
+    for position in sorted(stored.keys() | values.keys()):
+        if position in values:
+            pack.values[position] = values[position]
+            size += len(values[position][1])
+        else:
+            pack.records[position] = stored[position]
+            size += len(str(stored[position].record))
+        if size >= _PACK_BYTES:
+            yield pack
+            pack, size = Pack({}, {}), 0
+    if size:
+        yield pack
 
 
 def _refuse_if_moved(session: str, parent: str | None, newest: str | None) -> None:
@@ -537,26 +410,31 @@ def _refuse_if_moved(session: str, parent: str | None, newest: str | None) -> No
         )
 
 
+def _refuse_other_version(session: str, cache: ThreadCache, head: Head) -> None:
+    """Raise if a thread was read at another version than that of the cache."""
+    if head.version != cache.version:
+        raise ConflictError(
+            f"the thread {get_thread_id(session)!r} was changed meanwhile",
+            session=session,
+            reason="version",
+        )
+
+
 def _build_channels(
-    draft: CheckpointDraft, base: Checkpointed | None, new: _NewValues
+    draft: CheckpointDraft, base: CheckpointRecord | None, new: _NewValues
 ) -> dict[str, ChannelValue]:
     """Build the channels of a checkpoint: what changed, and the rest as its parent has it."""
     before = {} if base is None else base.channels
     channels: dict[str, ChannelValue] = {}
     for name, version in draft.versions.items():
-        if name in draft.changed:
-            parts = draft.changed[name]
-            if parts is not None:
-                places = tuple(map(new.add, parts.values))
-                channels[name] = ChannelValue(version, parts.form, places, parts.keys)
+        old = before.get(name)
+        if name not in draft.changed and old is not None and old.version == version:
+            channels[name] = old
             continue
-        if name in before and before[name].version == version:
-            channels[name] = before[name]
-            continue
-        # The parent is not there, or has another version: as LangGraph copies a checkpoint.
-        parts = draft.get_parts(name)
+        # If the parent is not there, or has another version, this is a copy of a checkpoint.
+        parts = draft.changed[name] if name in draft.changed else draft.get_parts(name)
         if parts is not None:
-            places = tuple(map(new.add, parts.values))
+            places = new.add_all(parts.values, () if old is None else old.positions)
             channels[name] = ChannelValue(version, parts.form, places, parts.keys)
     return channels
 
@@ -564,30 +442,34 @@ def _build_channels(
 class _NewValues:
     """The values of a record that are not in the thread yet, each once."""
 
-    def __init__(self, known: Mapping[bytes, int]) -> None:
-        self._known = known
-        self._numbers: dict[bytes, int] = {}
-        self._values: list[Typed] = []
+    def __init__(self, cache: ThreadCache) -> None:
+        self._cache = cache
+        self._numbers: dict[SerializedValue, int] = {}
         # Positions of values that were sent before their record.
-        self._sent: list[int] = []
+        self.sent: list[int] = []
 
-    def add(self, value: Typed) -> int:
+    def add_all(self, values: Sequence[SerializedValue], before: Sequence[int]) -> tuple[int, ...]:
+        """Return where values are; most often they are those of the channel `before`."""
+        known = self._cache.values
+        beside = chain(before, repeat(-1))
+        return tuple(
+            at if known.get(at) == value else self.add(value)
+            for value, at in zip(values, beside, strict=False)
+        )
+
+    def add(self, value: SerializedValue) -> int:
         """Return where a value is, or the number of a new one, as -1 - n."""
-        digest = records.compute_digest(value)
-        if (position := self._known.get(digest)) is not None:
+        if (position := self._cache.positions.get(value)) is not None:
             return position
-        if digest not in self._numbers:
-            self._numbers[digest] = len(self._values)
-            self._values.append(value)
-        return -1 - self._numbers[digest]
+        return -1 - self._numbers.setdefault(value, len(self._numbers))
 
-    def take_surplus(self, room: int) -> list[StoredValue]:
-        """Return values to send before the records, if they do not fit into one batch with them."""
-        waiting = self._values[len(self._sent) :]
+    def take_surplus(self) -> list[StoredValue]:
+        """Return values to send before the record, if they do not fit into one batch with it."""
+        waiting = list(self._numbers)[len(self.sent) :]
         size = sum(len(data) for _, data in waiting)
-        if len(waiting) + room <= BATCH_ENTRIES_MAX and size <= _VALUES_BYTES_MAX:
+        if len(waiting) < BATCH_ENTRIES_MAX and size <= _VALUES_BYTES_MAX:
             return []
-        batch: list[Typed] = []
+        batch: list[SerializedValue] = []
         size = 0
         for value in waiting[:BATCH_ENTRIES_MAX]:
             size += len(value[1])
@@ -596,49 +478,29 @@ class _NewValues:
             batch.append(value)
         return list(map(records.to_stored, batch))
 
-    def set_sent(self, positions: Iterable[int]) -> None:
-        """Note where values were stored that were sent before their record."""
-        self._sent += positions
-
     @property
     def unsent(self) -> list[StoredValue]:
         """The values to send with the record."""
-        return list(map(records.to_stored, self._values[len(self._sent) :]))
+        return list(map(records.to_stored, list(self._numbers)[len(self.sent) :]))
 
-    def get_position(self, at: int, before: int = 0) -> int:
-        """Return where a value is, relative to the record if it is sent with it.
-
-        So many records of the batch come `before` that one.
-        """
+    def get_position(self, at: int) -> int:
+        """Return where a value is, relative to the record if it is sent with it."""
         if at >= 0:
             return at
         number = -1 - at
-        if number < len(self._sent):
-            return self._sent[number]
-        return number - len(self._values) - before
+        return self.sent[number] if number < len(self.sent) else number - len(self._numbers)
 
-    def place(self, channel: ChannelValue, before: int = 0) -> ChannelValue:
+    def place(self, channel: ChannelValue) -> ChannelValue:
         """Replace the numbers of new values by their positions."""
-        positions = tuple(self.get_position(at, before) for at in channel.positions)
-        return channel._replace(positions=positions)
+        if not self._numbers:
+            return channel
+        return channel._replace(positions=tuple(map(self.get_position, channel.positions)))
 
-    def resolve(self, record: int) -> dict[bytes, tuple[int, Typed]]:
-        """Return positions and values of all that is new, by their digests."""
-        placed: dict[bytes, tuple[int, Typed]] = {}
-        for digest, number in self._numbers.items():
+    def resolve(self, record: int) -> Iterable[tuple[int, SerializedValue]]:
+        """Iterate over the positions and values of all that is new."""
+        for value, number in self._numbers.items():
             at = self.get_position(-1 - number)
-            placed[digest] = at if at >= 0 else record + at, self._values[number]
-        return placed
-
-
-def build_session(thread_id: object) -> str:
-    """Return the session of a thread."""
-    return check_session_id(f"{THREAD_PREFIX}{thread_id}")
-
-
-def get_thread_id(session: str) -> str:
-    """Return the thread of a session."""
-    return session.removeprefix(THREAD_PREFIX)
+            yield at if at >= 0 else record + at, value
 
 
 def _rename(line: str, source: str, target: str) -> str:
@@ -649,31 +511,3 @@ def _rename(line: str, source: str, target: str) -> str:
     key = "id" if kind == "session" else "session"
     assert fields[key] == source
     return json.dumps({kind: {**fields, key: target}}) + "\n"
-
-
-def _build_moved_error(session: str) -> ConflictError:
-    return ConflictError(
-        f"the thread {get_thread_id(session)!r} was changed meanwhile",
-        session=session,
-        reason="version",
-    )
-
-
-def _build_race_error(session: str) -> ConflictError:
-    return ConflictError(
-        f"others kept changing the thread {get_thread_id(session)!r}; nothing was changed. Try"
-        " again.",
-        session=session,
-        reason="version",
-    )
-
-
-def _build_missing_error(session: str, position: int) -> CorruptEntryError:
-    return CorruptEntryError(
-        f"the thread {get_thread_id(session)!r} cannot be read: what one of its checkpoints refers"
-        f" to, at position {position}, is missing",
-        session=session,
-        position=position,
-        reason="it is missing",
-        raw=b"",
-    )

@@ -6,7 +6,7 @@ checkpointer=IndelibleSaver(store), store=IndelibleLangGraphStore(store)
 )
 """
 
-from indelible.adapters.langgraph_saver import IndelibleSaver
+from indelible.adapters.langgraph_saver import IndelibleSaver, Keep, PruneReceipt
 from indelible.adapters.langgraph_store import IndelibleLangGraphStore
 
-__all__ = ["IndelibleLangGraphStore", "IndelibleSaver"]
+__all__ = ["IndelibleLangGraphStore", "IndelibleSaver", "Keep", "PruneReceipt"]

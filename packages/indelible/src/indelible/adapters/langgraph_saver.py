@@ -10,21 +10,23 @@ the bytes that the serializer makes of them, never by identity.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import cached_property
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
+from typing import Any, Final, Literal, TypeAlias
 
 from indelible import ConflictError, UsageError
 from indelible.adapters import checkpoint_records as records
-from indelible.adapters.checkpoint_records import Checkpointed, Parts
-from indelible.adapters.checkpoint_threads import (
+from indelible.adapters.checkpoint_reader import (
     ATTEMPTS_MAX,
-    CheckpointDraft,
     FoundCheckpoint,
-    Threads,
     build_session,
     get_thread_id,
 )
+from indelible.adapters.checkpoint_records import CheckpointHeader, Parts
+from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -54,12 +56,37 @@ except ImportError as error:
     ) from error
 
 OnConflict = Literal["fork", "refuse"]
+Strategy: TypeAlias = "Keep | str"
 
 # In a config: whether its checkpoint was found as the newest, or asked for by its id. LangGraph
 # carries it along, and leaves it out of metadata. A run that found no checkpoint has no such mark.
 _NEWEST: Final = "__indelible_newest"
 # In the metadata of a checkpoint: its delta channels that were written to since they were stored.
 _DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keep:
+    """Which checkpoints a `prune` keeps: of each namespace the newest, and those of the last days.
+
+    A checkpoint that is kept for either reason stays. The newest one always stays.
+    """
+
+    last: int = 1
+    days: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.last < 1 or (self.days is not None and self.days < 0):
+            raise UsageError(f"keep at least the newest checkpoint: {self}", value=self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PruneReceipt:
+    """How many threads were looked at, and how many of their checkpoints stayed and were erased."""
+
+    threads: int = 0
+    kept: int = 0
+    erased: int = 0
 
 
 class IndelibleSaver(BaseCheckpointSaver[str]):
@@ -69,7 +96,8 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     `indelible.open_async`, in async code only. `on_conflict` says what happens to a run that
     continues from a checkpoint that is no longer the newest of its thread, and did not ask for it
     by its id: with "fork" it makes a branch, as LangGraph's own savers do; with "refuse" it is a
-    `ConflictError`, and nothing of it is stored.
+    `ConflictError`, and nothing of it is stored. `retention` is what `prune` keeps if it is not
+    told; nothing is erased before `prune` is called.
     """
 
     def __init__(
@@ -78,12 +106,14 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         *,
         serde: SerializerProtocol | None = None,
         on_conflict: OnConflict = "fork",
+        retention: Keep | None = None,
     ) -> None:
         super().__init__(serde=serde)
         if on_conflict not in ("fork", "refuse"):
             raise UsageError(f'on_conflict is "fork" or "refuse", not {on_conflict!r}')
         self._store = check_store(store)
         self._refuses = on_conflict == "refuse"
+        self._retention = retention
 
     @cached_property
     def _blocking(self) -> Threads:
@@ -146,9 +176,22 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             self._blocking.copy(build_session(source_thread_id), build_session(target_thread_id))
         )
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Erase all checkpoints but the newest of each namespace; with "delete", all."""
-        run_blocking(self._prune(self._blocking, thread_ids, strategy))
+    def prune(  # type: ignore[override]  # LangGraph returns nothing
+        self, thread_ids: Sequence[str] | None = None, *, strategy: Strategy | None = None
+    ) -> PruneReceipt:
+        """Erase the checkpoints of these threads, or of all, that are not to be kept.
+
+        The strategy is what to `Keep`; "keep_latest" keeps the newest of each namespace, "delete"
+        nothing. Without one, it is the saver's `retention`, or "keep_latest".
+        """
+        return run_blocking(self._prune(self._blocking, thread_ids, strategy))
+
+    def compact(self, thread_ids: Sequence[str] | None = None) -> PruneReceipt:
+        """Compress these threads, or all: everything but their newest checkpoints is packed.
+
+        All checkpoints stay as they are. Snapshots that were taken before keep what they need.
+        """
+        return run_blocking(self._compact(self._blocking, thread_ids))
 
     # The interface of LangGraph, async
 
@@ -200,9 +243,15 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         """Copy a thread with all its checkpoints and writes."""
         await self._awaited.copy(build_session(source_thread_id), build_session(target_thread_id))
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Erase all checkpoints but the newest of each namespace; with "delete", all."""
-        await self._prune(self._awaited, thread_ids, strategy)
+    async def aprune(  # type: ignore[override]  # LangGraph returns nothing
+        self, thread_ids: Sequence[str] | None = None, *, strategy: Strategy | None = None
+    ) -> PruneReceipt:
+        """Do what `prune` does."""
+        return await self._prune(self._awaited, thread_ids, strategy)
+
+    async def acompact(self, thread_ids: Sequence[str] | None = None) -> PruneReceipt:
+        """Do what `compact` does."""
+        return await self._compact(self._awaited, thread_ids)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the version after another: a number that sorts, and a random part."""
@@ -263,7 +312,8 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint_id = None if config is None else get_checkpoint_id(config)
         namespace = None if config is None else config["configurable"].get("checkpoint_ns")
         left = limit
-        async for session in _iter_sessions(threads, config):
+        thread_ids = None if config is None else [config["configurable"]["thread_id"]]
+        async for session in _iter_threads(threads, thread_ids):
             async for found in threads.iter_checkpoints(session, namespace):
                 checkpoint = found.checkpoint
                 if left is not None and left <= 0:
@@ -289,7 +339,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
-        head, writes = await threads.read_writes(session, namespace, checkpoint.id)
+        head, writes = await threads.read_writes(session, checkpoint)
         if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
             return None
         writes.sort(key=lambda write: writes_sort_key(write.path, write.task, write.number))
@@ -359,33 +409,59 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint_id = config["configurable"]["checkpoint_id"]
         await threads.append_writes(session, namespace, checkpoint_id, task_id, task_path, dumped)
 
-    async def _prune(self, threads: Threads, thread_ids: Sequence[str], strategy: str) -> None:
-        if strategy not in ("keep_latest", "delete"):
-            raise UsageError(f'strategy is "keep_latest" or "delete", not {strategy!r}')
-        for session in map(build_session, thread_ids):
-            if strategy == "delete":
-                await threads.forget(session)
+    async def _prune(
+        self, threads: Threads, thread_ids: Sequence[str] | None, strategy: Strategy | None
+    ) -> PruneReceipt:
+        strategy = strategy or self._retention or "keep_latest"
+        if strategy == "keep_latest":
+            strategy = Keep()
+        if strategy != "delete" and not isinstance(strategy, Keep):
+            raise UsageError(
+                f'strategy is "keep_latest", "delete" or Keep(…), not {strategy!r}', value=strategy
+            )
+        receipt = PruneReceipt()
+        async for session in _iter_threads(threads, thread_ids):
+            if isinstance(strategy, Keep):
+                choose = partial(self._choose_kept, strategy)
+                kept, erased = await threads.rewrite(session, choose, always=False)
             else:
-                await threads.keep_only(session, self._choose_latest)
+                kept, erased = 0, len([each async for each in threads.iter_checkpoints(session)])
+                await threads.forget(session)
+            receipt = _add_to_receipt(receipt, kept, erased)
+        return receipt
 
-    def _choose_latest(self, found: Sequence[Checkpointed]) -> Sequence[Checkpointed]:
-        """Choose the newest checkpoint of each namespace, and what it is rebuilt from.
+    async def _compact(self, threads: Threads, thread_ids: Sequence[str] | None) -> PruneReceipt:
+        receipt = PruneReceipt()
+        async for session in _iter_threads(threads, thread_ids):
+            counts = await threads.rewrite(session, lambda found: found, always=True)
+            receipt = _add_to_receipt(receipt, *counts)
+        await threads.clear_free_space()
+        return receipt
+
+    def _choose_kept(
+        self, keep: Keep, found: Sequence[CheckpointHeader]
+    ) -> Sequence[CheckpointHeader]:
+        """Choose the checkpoints to keep, and what they are rebuilt from.
 
         The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
         to one that holds it. `found` come newest first.
         """
+        load = self.serde.loads_typed
         by_id = {(each.namespace, each.id): each for each in found}
-        newest: dict[str, Checkpointed] = {}
-        for checkpoint in found:
-            newest.setdefault(checkpoint.namespace, checkpoint)
+        counts: Counter[str] = Counter()
+        since = None if keep.days is None else datetime.now(UTC) - timedelta(days=keep.days)
         chosen: set[tuple[str, str]] = set()
-        for checkpoint in newest.values():
-            counters = self.serde.loads_typed(checkpoint.metadata).get(_DELTA_COUNTERS)
-            missing = set(counters or ())
-            each: Checkpointed | None = checkpoint
+        for checkpoint in found:
+            counts[checkpoint.namespace] += 1
+            if counts[checkpoint.namespace] > keep.last and (
+                since is None or datetime.fromisoformat(load(checkpoint.body)["ts"]) < since
+            ):
+                continue
+            missing = set(load(checkpoint.metadata).get(_DELTA_COUNTERS) or ())
+            each: CheckpointHeader | None = checkpoint
             while each is not None:
                 chosen.add((each.namespace, each.id))
-                missing -= each.channels.keys()
+                missing -= each.channels
                 parent = each.parent if missing else None
                 each = None if parent is None else by_id.get((each.namespace, parent))
         return [each for each in found if (each.namespace, each.id) in chosen]
@@ -393,24 +469,31 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
         unwanted = set(run_ids)
 
-        def choose(found: Sequence[Checkpointed]) -> Sequence[Checkpointed]:
+        def choose(found: Sequence[CheckpointHeader]) -> Sequence[CheckpointHeader]:
             load = self.serde.loads_typed
             return [each for each in found if load(each.metadata).get("run_id") not in unwanted]
 
         async for session in threads.iter_sessions():
-            await threads.keep_only(session, choose)
+            await threads.rewrite(session, choose, always=False)
 
 
 async def _get_next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
     return await anext(found, None)
 
 
-async def _iter_sessions(threads: Threads, config: RunnableConfig | None) -> AsyncIterator[str]:
-    if config is not None:
-        yield _get_place(config)[0]
-        return
-    async for session in threads.iter_sessions():
-        yield session
+async def _iter_threads(threads: Threads, thread_ids: Sequence[str] | None) -> AsyncIterator[str]:
+    """Iterate over the sessions of threads; of all, without ids."""
+    if thread_ids is None:
+        async for session in threads.iter_sessions():
+            yield session
+    for thread_id in thread_ids or ():
+        yield build_session(thread_id)
+
+
+def _add_to_receipt(receipt: PruneReceipt, kept: int, erased: int) -> PruneReceipt:
+    return PruneReceipt(
+        threads=receipt.threads + 1, kept=receipt.kept + kept, erased=receipt.erased + erased
+    )
 
 
 def _get_place(config: RunnableConfig) -> tuple[str, str]:

@@ -7,7 +7,7 @@ records refer to by their positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from indelible import view
@@ -60,10 +60,9 @@ def find_records(
 
 
 def read_thread(
-    session: str, head: Head, positions: Iterable[int]
+    session: str, head: Head, extents: view.Extents
 ) -> Plan[dict[int, StoredCheckpoint | StoredValue]]:
-    """Read records and values at positions; one that is missing or damaged is an error."""
-    extents = view.from_positions(positions)
+    """Read records and values; one that is missing or damaged is an error."""
     if not extents:
         return {}
     frozen = FrozenView(head.life, extents, head.version, head.vacuums)

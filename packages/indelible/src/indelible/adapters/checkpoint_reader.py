@@ -1,0 +1,420 @@
+"""Reads threads of checkpoints: records and values, from the log or from packs, with a cache.
+
+A thread is a session, and the checkpoints of each of its namespaces are versions of one item. What
+was read or appended once is cached as bytes, for as long as the view of the thread stays the same:
+entries never change. A position that is not visible in the log is looked for in packs.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, view
+from indelible.adapters import checkpoint_records as records
+from indelible.adapters.checkpoint_records import CheckpointRecord, SerializedValue, Write
+from indelible.core.operations import Head
+from indelible.core.plan import Plan
+from indelible.core.plans import checkpoints
+from indelible.core.rules import parse_version
+from indelible.core.settings import check_session_id
+from indelible.model import StoredCheckpoint
+
+T = TypeVar("T")
+
+# Sessions of threads. No collection of memories has such an id: in labels, ~ is escaped.
+THREAD_PREFIX: Final = "~thread/"
+# How often something is tried again because others changed the thread meanwhile. Whenever one
+# writer must try again, another one was successful.
+ATTEMPTS_MAX: Final = 100
+# Records that are read at once while a thread is listed.
+_PAGE: Final = 32
+_THREADS_CACHED: Final = 512
+_BYTES_CACHED: Final = 64 * 1024 * 1024
+# What a cached record takes beside its bytes, and each of its references.
+_RECORD_BYTES: Final = 1024
+_REFERENCE_BYTES: Final = 8
+
+
+class FoundCheckpoint(NamedTuple):
+    """A checkpoint, and the state in which it was found."""
+
+    head: Head
+    checkpoint: CheckpointRecord
+
+
+class PackPlace(NamedTuple):
+    """Where a pack is, and the first and last position that it holds."""
+
+    last: int
+    first: int
+    position: int
+
+
+@dataclass(slots=True)
+class ThreadCache:
+    """What was read or appended in one view of a thread. Nothing is removed from it."""
+
+    # The version to append to.
+    version: str
+    values: dict[int, SerializedValue] = field(default_factory=dict)
+    # The inverse of `values`.
+    positions: dict[SerializedValue, int] = field(default_factory=dict)
+    checkpoints: dict[int, CheckpointRecord] = field(default_factory=dict)
+    # The newest checkpoints of namespaces at this version, as far as they are known.
+    newest: dict[str, CheckpointRecord] = field(default_factory=dict)
+    # The packs of the thread, if they were looked for; the records of those that were read.
+    packs: tuple[PackPlace, ...] | None = None
+    packs_read: set[int] = field(default_factory=set)
+    packed: dict[int, StoredCheckpoint] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def view(self) -> tuple[str, int]:
+        """Life and generation: as long as they stay, everything here is valid."""
+        return get_view(self.version)
+
+    def add_value(self, position: int, value: SerializedValue) -> None:
+        """Note where a value is."""
+        if position not in self.values:
+            self.values[position] = value
+            self.positions.setdefault(value, position)
+
+
+class ThreadReader:
+    """Reads the threads of a store, which is awaited, or blocks and is wrapped to be awaited."""
+
+    def __init__(self, store: AsyncMemoryStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        # The thread that was used last comes last.
+        self._caches: OrderedDict[str, ThreadCache] = OrderedDict()
+        self._cached_bytes = 0
+
+    async def _run(self, plan: Plan[T]) -> T:
+        """Run a plan that no public verb has."""
+        return await self._store._run(plan)  # noqa: SLF001 (our own)
+
+    # The cache
+
+    def _get_cache(self, session: str, head: Head) -> ThreadCache:
+        """Return the cache of a thread in a state."""
+        with self._lock:
+            cache = self._caches.get(session)
+            if cache is None or cache.view != (head.life, head.generation):
+                self._drop_locked(session)
+                cache = self._caches[session] = ThreadCache(head.version)
+            self._caches.move_to_end(session)
+            return cache
+
+    def _drop_cache(self, session: str) -> None:
+        with self._lock:
+            self._drop_locked(session)
+
+    def _drop_locked(self, session: str) -> None:
+        if (cache := self._caches.pop(session, None)) is not None:
+            self._cached_bytes -= cache.size
+
+    def _grow_cache(self, session: str, cache: ThreadCache, size: int) -> None:
+        """Count what was added to a cache. Those that were not used for longest give way."""
+        with self._lock:
+            if self._caches.get(session) is not cache:
+                return
+            cache.size += size
+            self._cached_bytes += size
+            while len(self._caches) > _THREADS_CACHED or self._cached_bytes > _BYTES_CACHED:
+                self._drop_locked(next(iter(self._caches)))
+
+    # Finding checkpoints
+
+    async def find(
+        self, session: str, namespace: str, checkpoint_id: str | None = None
+    ) -> FoundCheckpoint | None:
+        """Find a checkpoint by its id; without one, the newest of its namespace."""
+        item = records.build_checkpoint_item(namespace)
+        limit = 1 if checkpoint_id is None else _PAGE
+        head, places = await self._run(checkpoints.find_records(session, item, item, limit=limit))
+        positions = [place.position for place in places]
+        for checkpoint in await self._load(session, head, positions):
+            if checkpoint_id in (None, checkpoint.id):
+                return FoundCheckpoint(head, checkpoint)
+        # The newest checkpoint of a namespace is never in a pack.
+        if checkpoint_id is None:
+            return None
+        found: CheckpointRecord | None = None
+        if len(positions) == limit:
+            head, places = await self._run(checkpoints.find_records(session, item, item))
+            older = [place.position for place in places]
+            found = await self._find_older(session, head, older, checkpoint_id)
+        found = found or await self._find_packed(session, head, item, checkpoint_id)
+        return None if found is None else FoundCheckpoint(head, found)
+
+    async def _find_older(
+        self, session: str, head: Head, positions: Sequence[int], checkpoint_id: str
+    ) -> CheckpointRecord | None:
+        """Find a checkpoint among many, newest first: by its id, which grows with time."""
+        low, high = 0, len(positions)
+        while low < high:
+            middle = (low + high) // 2
+            (found,) = await self._load(session, head, [positions[middle]])
+            if found.id == checkpoint_id:
+                # Of the records of one id, the newest counts.
+                while middle > 0:
+                    (newer,) = await self._load(session, head, [positions[middle - 1]])
+                    if newer.id != checkpoint_id:
+                        break
+                    found, middle = newer, middle - 1
+                return found
+            low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
+        # Ids that a caller chose need not grow: look at all.
+        for start in range(0, len(positions), _PAGE):
+            for found in await self._load(session, head, positions[start : start + _PAGE]):
+                if found.id == checkpoint_id:
+                    return found
+        return None
+
+    async def _find_packed(
+        self, session: str, head: Head, item: str, checkpoint_id: str
+    ) -> CheckpointRecord | None:
+        """Find a checkpoint in the packs, newest first."""
+        cache = self._get_cache(session, head)
+        for place in reversed(await self._find_packs(session, head, cache)):
+            await self._read_packs(session, head, cache, [place])
+            for position in sorted(cache.packed, reverse=True):
+                stored = cache.packed[position]
+                if stored.id == item and stored.record.get("id") == checkpoint_id:
+                    (found,) = await self._load(session, head, [position])
+                    return found
+        return None
+
+    async def iter_checkpoints(
+        self, session: str, namespace: str | None = None
+    ) -> AsyncIterator[FoundCheckpoint]:
+        """Iterate over checkpoints of a thread, newest first; of each id, the newest record.
+
+        If the thread is pruned meanwhile, it goes on with those that are left.
+        """
+        seen: set[tuple[str, str]] = set()
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                async for found in self._iter_state(session, namespace):
+                    name = found.checkpoint.namespace, found.checkpoint.id
+                    if name not in seen:
+                        seen.add(name)
+                        yield found
+            except ConflictError:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                return
+
+    async def _iter_state(
+        self, session: str, namespace: str | None
+    ) -> AsyncIterator[FoundCheckpoint]:
+        """Iterate over all records of checkpoints in one state, newest first."""
+        first, last = records.ALL_CHECKPOINTS
+        if namespace is not None:
+            first = last = records.build_checkpoint_item(namespace)
+        head, places = await self._run(checkpoints.find_records(session, first, last))
+        cache = self._get_cache(session, head)
+        packs = list(await self._find_packs(session, head, cache))
+        positions = sorted(place.position for place in places)
+        while positions or packs:
+            while packs and (not positions or packs[-1].last >= positions[-1]):
+                place = packs.pop()
+                await self._read_packs(session, head, cache, [place])
+                packed = (
+                    at
+                    for at, stored in cache.packed.items()
+                    if place.first <= at <= place.last and first <= stored.id <= last
+                )
+                positions = sorted({*positions, *packed})
+            page = positions[: -_PAGE - 1 : -1]
+            # Older ones may come from the next pack.
+            page = [at for at in page if not packs or at > packs[-1].last]
+            del positions[len(positions) - len(page) :]
+            for found in await self._load(session, head, page):
+                yield FoundCheckpoint(head, found)
+
+    async def iter_sessions(self) -> AsyncIterator[str]:
+        """Iterate over the sessions of all threads."""
+        cursor: str | None = None
+        while True:
+            page = await self._store.list_sessions(prefix=THREAD_PREFIX, order="id", cursor=cursor)
+            for session in page.ids:
+                yield session
+            if (cursor := page.cursor) is None:
+                return
+
+    # Reading
+
+    async def read_values(
+        self, session: str, head: Head, positions: Collection[int]
+    ) -> Mapping[int, SerializedValue]:
+        """Read values at positions. The next checkpoint of the thread then refers to them."""
+        cache = self._get_cache(session, head)
+        missing = [at for at in positions if at not in cache.values]
+        if missing:
+            await self._read_entries(session, head, cache, missing)
+            for position in missing:
+                if position not in cache.values:
+                    raise _build_missing_error(session, position)
+        return cache.values
+
+    async def read_writes(
+        self, session: str, checkpoint: CheckpointRecord
+    ) -> tuple[Head, list[Write]]:
+        """Read the writes for a checkpoint: the first of each task and index."""
+        item = records.build_writes_item(checkpoint.namespace, checkpoint.id)
+        head, places = await self._run(checkpoints.find_records(session, item, item))
+        cache = self._get_cache(session, head)
+        stored = await self._read_records(session, head, [place.position for place in places])
+        if not is_visible(head, checkpoint.position):
+            # They come after their checkpoint, in the same pack or a later one.
+            packs = await self._find_packs(session, head, cache)
+            later = [place for place in packs if place.last >= checkpoint.position]
+            await self._read_packs(session, head, cache, later)
+            stored |= {at: each for at, each in cache.packed.items() if each.id == item}
+        writes: dict[tuple[str, int], Write] = {}
+        for position in sorted(stored):
+            for write in records.parse_writes(stored[position], position):
+                # Special writes, such as an interrupt, replace earlier ones.
+                if write.number < 0 or (write.task, write.number) not in writes:
+                    writes[write.task, write.number] = write
+        return head, list(writes.values())
+
+    async def _load(
+        self, session: str, head: Head, positions: Sequence[int]
+    ) -> list[CheckpointRecord]:
+        """Load the checkpoints whose records are at these positions, in this order."""
+        cache = self._get_cache(session, head)
+        known = cache.checkpoints
+        unknown = [at for at in positions if at not in known]
+        stored = await self._read_records(session, head, unknown)
+        needed = {at for record in stored.values() for at in records.get_chain(record)}
+        unknown = [at for at in needed - stored.keys() if at not in known]
+        stored |= await self._read_records(session, head, unknown)
+        size = 0
+        # A record comes after those that it builds on.
+        for position in sorted(stored):
+            base = known[link[-1]] if (link := records.get_chain(stored[position])) else None
+            found = known[position] = records.resolve(stored[position], position, base)
+            size += _RECORD_BYTES + len(found.body[1]) + len(found.metadata[1])
+            size += _REFERENCE_BYTES * sum(len(each.positions) for each in found.channels.values())
+        self._grow_cache(session, cache, size)
+        return [known[position] for position in positions]
+
+    async def _read_records(
+        self, session: str, head: Head, positions: Collection[int]
+    ) -> dict[int, StoredCheckpoint]:
+        cache = self._get_cache(session, head)
+        found = await self._read_entries(session, head, cache, positions)
+        for position in positions:
+            if position not in found:
+                raise _build_missing_error(session, position)
+        return found
+
+    async def _read_entries(
+        self, session: str, head: Head, cache: ThreadCache, positions: Collection[int]
+    ) -> dict[int, StoredCheckpoint]:
+        """Read entries, from packs if they are not visible. Values go to the cache."""
+        shown = view.freeze(head.view, head.end)
+        hidden = view.subtract(view.from_positions(positions), shown)
+        wanted = set(view.iter_positions(hidden)) - cache.packed.keys() - cache.values.keys()
+        if wanted:
+            packs = await self._find_packs(session, head, cache)
+            await self._read_packs(session, head, cache, _choose_packs(packs, wanted))
+        found = {at: cache.packed[at] for at in positions if at in cache.packed}
+        visible = view.subtract(view.from_positions(positions), hidden)
+        size = 0
+        read = checkpoints.read_thread(session, head, visible)
+        for position, stored in (await self._run(read)).items():
+            if isinstance(stored, StoredCheckpoint):
+                found[position] = stored
+            else:
+                value = records.from_stored(stored)
+                cache.add_value(position, value)
+                size += len(value[1])
+        self._grow_cache(session, cache, size)
+        return found
+
+    async def _find_packs(
+        self, session: str, head: Head, cache: ThreadCache
+    ) -> tuple[PackPlace, ...]:
+        """Find the packs of a thread, by the last position that each holds."""
+        # Entries that were moved into a pack are not visible.
+        if view.freeze(head.view, head.end) == ((head.born, head.end),):
+            return ()
+        if cache.packs is None:
+            first, last = records.build_pack_item(0), records.LAST_PACK
+            _, places = await self._run(checkpoints.find_records(session, first, last))
+            cache.packs = tuple(
+                sorted(PackPlace(*records.parse_pack_item(item), at) for item, at in places)
+            )
+        return cache.packs
+
+    async def _read_packs(
+        self, session: str, head: Head, cache: ThreadCache, packs: Iterable[PackPlace]
+    ) -> None:
+        """Read the entries of packs into the cache."""
+        unread = {place.position for place in packs} - cache.packs_read
+        size = 0
+        read = checkpoints.read_thread(session, head, view.from_positions(unread))
+        for position, stored in (await self._run(read)).items():
+            assert isinstance(stored, StoredCheckpoint)
+            pack = records.parse_pack(stored, position)
+            cache.packed.update(pack.records)
+            for at, value in pack.values.items():
+                cache.add_value(at, value)
+            cache.packs_read.add(position)
+            size += pack.size
+        self._grow_cache(session, cache, size)
+
+
+def _choose_packs(packs: Iterable[PackPlace], wanted: Iterable[int]) -> list[PackPlace]:
+    """Choose the packs that may hold a wanted position."""
+    ordered = sorted(wanted)
+    return [
+        place
+        for place in packs
+        if bisect_left(ordered, place.first) < bisect_right(ordered, place.last)
+    ]
+
+
+def is_visible(head: Head, position: int) -> bool:
+    """Return whether a position is visible in the log."""
+    return view.contains(view.freeze(head.view, head.end), position, position + 1)
+
+
+def get_view(version: str) -> tuple[str, int]:
+    """Return life and generation of a version; those of a thread that is not active are none."""
+    try:
+        life, _, generation = parse_version(version)
+    except ValueError:
+        return "", 0
+    return life, generation
+
+
+def build_session(thread_id: object) -> str:
+    """Return the session of a thread."""
+    return check_session_id(f"{THREAD_PREFIX}{thread_id}")
+
+
+def get_thread_id(session: str) -> str:
+    """Return the thread of a session."""
+    return session.removeprefix(THREAD_PREFIX)
+
+
+def _build_missing_error(session: str, position: int) -> CorruptEntryError:
+    return CorruptEntryError(
+        f"the thread {get_thread_id(session)!r} cannot be read: what one of its checkpoints refers"
+        f" to, at position {position}, is missing",
+        session=session,
+        position=position,
+        reason="it is missing",
+        raw=b"",
+    )
