@@ -116,13 +116,13 @@ def lead(limit, **counts):
 
 
 def test_words_lead_until_enough_entries_cannot_be_outdone():
-    assert lead(20, a=20, b=300, c=30_000) == "ab"
-    assert lead(300, a=20, b=300, c=30_000) == "ab"
-    assert lead(301, a=20, b=300, c=30_000) == "abc"
+    assert lead(20, x=20, y=300, z=30_000) == "xy"
+    assert lead(300, x=20, y=300, z=30_000) == "xy"
+    assert lead(301, x=20, y=300, z=30_000) == "xyz"
     # Two words together may count for more than a rarer one.
-    assert lead(10, a=50, b=60, c=70) == "ab"
-    assert lead(10, a=50) == "a"
-    assert lead(10, a=0) == "a"
+    assert lead(10, x=50, y=60, z=70) == "xy"
+    assert lead(10, x=50) == "x"
+    assert lead(10, x=0) == "x"
     assert lead(10) == ""
 
 

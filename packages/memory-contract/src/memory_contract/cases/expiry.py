@@ -27,7 +27,7 @@ _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ExpiringSession:
     """A session from an append on, for as long as that said."""
 
     context: CaseContext
@@ -87,10 +87,12 @@ def _sleep_until(moment_ns: int) -> None:
         time.sleep(left_ns / 1e9 + 0.001)
 
 
-def _begin_life(store: Client, ttl_s: float, *, session: str = "", count: int = 2) -> Life:
+def _begin_life(
+    store: Client, ttl_s: float, *, session: str = "", count: int = 2
+) -> ExpiringSession:
     session = session or store.context.new_session()
     ids = store.append(session, count, ttl_s=ttl_s)
-    return Life(store.context, store.context.history[-1], int(ttl_s * 1e9), ids)
+    return ExpiringSession(store.context, store.context.history[-1], int(ttl_s * 1e9), ids)
 
 
 def _choose_ttl_s(context: CaseContext) -> float:
@@ -104,7 +106,7 @@ def _grow_ttls(context: CaseContext) -> Iterator[float]:
     raise CaseVacuous("the calls took longer than the sessions were to live")
 
 
-def _begin_short_life(store: Client) -> tuple[Life, str]:
+def _begin_short_life(store: Client) -> tuple[ExpiringSession, str]:
     """A life that ends soon, and a snapshot of it if snapshots are claimed."""
     context = store.context
     for ttl_s in _grow_ttls(context):
