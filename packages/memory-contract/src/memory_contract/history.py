@@ -111,7 +111,7 @@ def parse_operation(line: str | bytes) -> Operation:
     found = parse_object(line)
     if unknown := sorted(found.keys() - set(_FIELDS)):
         raise HistoryError(f"unknown field {unknown[0]!r}")
-    require_types(found)
+    _require_types(found)
     operation = Operation(**found)
     if problem := find_problem(operation):
         raise HistoryError(problem)
@@ -156,39 +156,31 @@ def _is_ids(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(id_, str) for id_ in value)
 
 
-_TEXT: Final = (_is_text, "a string")
-_NUMBER: Final = (_is_number, "a whole number, of less than 62 bits")
-_REQUIRED: Final = {
-    "worker": _TEXT,
-    "session": _TEXT,
-    "op": _TEXT,
-    "outcome": _TEXT,
-    "invoke_ns": _NUMBER,
-}
-_OPTIONAL: Final = {
-    "complete_ns": _NUMBER,
-    "limit": _NUMBER,
-    "keep": _NUMBER,
-    "snapshot": _TEXT,
-    "target": _TEXT,
-    "key": _TEXT,
+_TYPES: Final = {
+    **dict.fromkeys(
+        ("worker", "session", "op", "outcome", "snapshot", "target", "key"), (_is_text, "a string")
+    ),
+    **dict.fromkeys(
+        ("invoke_ns", "complete_ns", "limit", "keep"),
+        (_is_number, "a whole number, of less than 62 bits"),
+    ),
+    "ids": (_is_ids, "a list of strings"),
     "value": (lambda value: _is_text(value) or _is_ids(value), "a string or a list of strings"),
 }
+# They must be there, and not null.
+_REQUIRED: Final = ("worker", "session", "op", "outcome", "invoke_ns")
 
 
-def require_types(found: dict[str, Any]) -> None:
+def _require_types(found: dict[str, Any]) -> None:
     """Raise a `HistoryError` unless every field of an operation has its type."""
     for name in (*_REQUIRED, "complete_ns"):
         if name not in found:
             raise HistoryError(f"{name!r} is missing")
-    for name, (fits, what) in _REQUIRED.items():
-        if not fits(found[name]):
-            raise HistoryError(f"{name!r} must be {what}")
-    for name, (fits, what) in _OPTIONAL.items():
-        if found.get(name) is not None and not fits(found[name]):
-            raise HistoryError(f"{name!r} must be {what}, or null")
-    if not _is_ids(found.get("ids", ())):
-        raise HistoryError("'ids' must be a list of strings")
+    for name, value in found.items():
+        fits, what = _TYPES[name]
+        may_be_null = name not in (*_REQUIRED, "ids")
+        if not fits(value) and not (may_be_null and value is None):
+            raise HistoryError(f"{name!r} must be {what}{', or null' if may_be_null else ''}")
 
 
 def find_problem(operation: Operation) -> str | None:
