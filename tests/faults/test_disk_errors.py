@@ -22,7 +22,7 @@ def test_indelible_gets_over_every_failure_of_its_disk_with_the_same_handle(tmp_
     result = result_of(
         ours(tmp_path),
         case,
-        lambda room: failures.append(DiskErrors(room, kinds, full=full, most=ALL, both=True).run()),
+        lambda room: failures.append(DiskErrors(room, kinds, full=full, most=ALL).run()),
     )
     expect_pass(result)
     assert failures[0] > least, "the disk no longer fails where it should"
@@ -34,7 +34,7 @@ def test_indelible_comes_back_from_a_kill_on_a_disk_that_fails(tmp_path):
     result = result_of(
         ours(tmp_path),
         "io_error_in_recovery",
-        lambda room: failures.append(RecoveryErrors(room, kills=TIMES, most=12, both=True).run()),
+        lambda room: failures.append(RecoveryErrors(room, kills=TIMES, most=12).run()),
     )
     expect_pass(result)
     assert failures[0] > 30, "the disk no longer fails where it should"

@@ -1,12 +1,11 @@
 """What docs/findings.md says of stores of other projects on bad days of their disk."""
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.cases.crashes import cut_power, kill_everywhere
+from memory_contract.cases.crashes import Kills, PowerCuts
 from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 
@@ -26,7 +25,7 @@ def test_a_kill_leaves_langchains_file_history_empty_and_unreadable():
     result = result_of(
         "langchain:framework_factories:in_files",
         "kill_at_every_step",
-        lambda context: kill_everywhere(context, ["append"], 10**6, 0, within_s=math.inf),
+        lambda context: Kills(context, ["append"], 10**6, 0).run(),
     )
     assert result.verdict == "FAIL"
     assert result.failures[-1].name == "unusable after a kill"
@@ -41,9 +40,7 @@ def test_a_kill_leaves_langchains_file_history_empty_and_unreadable():
     ],
 )
 def test_a_power_cut_takes_what_sqlites_defaults_do_not_sync(target, keeps_all):
-    result = result_of(
-        target, "power_loss", lambda context: cut_power(context, 56, within_s=math.inf)
-    )
+    result = result_of(target, "power_loss", lambda context: PowerCuts(context, 56).run())
     assert result.verdict == "NOT CLAIMED"
     assert ("cuts, 0 took" in result.reason) is keeps_all, result.reason
     assert "cannot be used" not in result.reason

@@ -2,11 +2,12 @@
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
 from memory_contract import Report
-from memory_contract.gates import GATES, MANY_WORKERS, ONE_CALLER
+from memory_contract.gates import MANY_WORKERS, ONE_CALLER, Gate
 from memory_contract.history import parse_operation
 from memory_contract.report import schema, to_json
 from memory_contract.report.text import VERDICTS, verdict_of
@@ -92,7 +93,7 @@ def test_what_does_not_fit_is_noticed(change, problem):
 def test_the_schema_knows_the_words_of_the_kit():
     defs = schema()["$defs"]
     case = defs["case"]["properties"]
-    assert defs["gate"]["enum"] == list(GATES)
+    assert defs["gate"]["enum"] == list(get_args(Gate))
     assert case["verdict"]["enum"] == list(VERDICTS)
     assert case["mode"]["enum"] == [*ONE_CALLER, *MANY_WORKERS]
 

@@ -108,33 +108,15 @@ class Client:
         self._settle = settle
         self._close = close
 
-    def append(
-        self,
-        session: str,
-        count: int = 1,
-        *,
-        ids: Ids = (),
-        key: str | None = None,
-        expected: Any = None,
-        ttl_s: float | None = None,
-    ) -> Ids:
+    def append(self, session: str, count: int = 1, *, ids: Ids = (), **options: Any) -> Ids:
         """Append a batch of new entries (of `count` turns, where a store takes only turns).
 
-        A store that takes no batches is given its entries one by one.
+        A store that takes no batches is given its entries one by one. `options` are fields of the
+        call: `key`, `expected`, `ttl_s`.
         """
         ids = ids or self.draw(count)
-        batches = [ids] if self.context.adapter.batches else [(id_,) for id_ in ids]
-        for batch in batches:
-            self.make(
-                Call(
-                    op="append",
-                    session=session,
-                    ids=batch,
-                    key=key,
-                    expected=expected,
-                    ttl_s=ttl_s,
-                )
-            )
+        for batch in [ids] if self.context.adapter.batches else [(id_,) for id_ in ids]:
+            self.make(Call(op="append", session=session, ids=batch, **options))
         return ids
 
     def draw(self, count: int = 1) -> Ids:
@@ -396,10 +378,13 @@ class CaseContext:
         """Run programs at the same time, as the mode says, and record their calls.
 
         Tasks share a handle. So do threads, if the store is thread-safe and `own_handles` is not
-        set. New handles connect to `server`. Errors of calls are recorded, not raised; a handle
-        that cannot be opened raises. `ready` is called when all handles are open.
+        set; without that, somebody has opened the store before. New handles connect to `server`.
+        Errors of calls are recorded, not raised; a handle that cannot be opened raises. `ready` is
+        called when all handles are open.
         """
         self.racers |= {program.worker for program in programs}
+        if not self._clients and not own_handles:
+            self.open()
         names = self.names
         try:
             if self.mode == "processes":

@@ -44,7 +44,6 @@ def read_after_each(worker: str, calls: Sequence[Call]) -> Program:
 @case("concurrency", catches="read-modify-write: the second writer erases the first one's turn")
 def append_storm(context: CaseContext) -> None:
     """Four writers append to two sessions and read them meanwhile."""
-    context.open()
     sessions = [context.new_session(), context.new_session()]
     context.race(build_writers(context, 4, sessions, 16))
     context.read_with_fresh_client(sessions)
@@ -55,7 +54,6 @@ def batch_storm(context: CaseContext) -> None:
     """Four writers append whole batches to one session while two readers watch."""
     if not context.adapter.batches:
         raise CaseNotClaimed("the store takes one message at a time: there are no batches to tear")
-    context.open()
     session = context.new_session()
     watching = tuple(Call(op="read", session=session) for _ in range(12))
     writers = build_writers(context, 4, [session], 6, batch=4)
@@ -79,7 +77,6 @@ def first_open_race(context: CaseContext) -> None:
 @case("concurrency", catches="two beginnings of one session, of which one is lost")
 def first_append_race(context: CaseContext) -> None:
     """Four workers write the first entries of the same new sessions, all in the same order."""
-    context.open()
     sessions = [context.new_session() for _ in range(6)]
     programs = []
     for worker in WORKERS:
@@ -193,7 +190,6 @@ def fork_against_append(context: CaseContext) -> None:
 @case("concurrency", catches="a key that is looked up first and doubled then", needs=["keys"])
 def same_key_from_many(context: CaseContext) -> None:
     """Four workers append the same entries with the same keys, as retries do; each stands once."""
-    context.open()
     session = context.new_session()
     appends = [replace(build_append(context, session), key=f"key-{n}") for n in range(8)]
     context.race([read_after_each(worker, appends) for worker in WORKERS])
@@ -228,7 +224,6 @@ def one_expected_wins(context: CaseContext) -> None:
 )
 def gathered_turns_all_land(context: CaseContext) -> None:
     """Many workers save one turn each at the same moment; all of them are there afterwards."""
-    context.open()
     session = context.new_session()
     many = 8 if context.mode == "processes" else 24
     calls = {f"w{n}": build_append(context, session, 2, worker=f"w{n}") for n in range(many)}

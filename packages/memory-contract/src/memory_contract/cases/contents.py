@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from memory_contract.adapter import Message
@@ -138,7 +139,7 @@ def scribble(value: Any, seen: set[int] | None = None) -> None:
     Immutable objects are left as they are.
     """
     seen = set() if seen is None else seen
-    if id(value) in seen:
+    if id(value) in seen or isinstance(value, type):
         return
     seen.add(id(value))
     if isinstance(value, list | tuple):
@@ -148,26 +149,13 @@ def scribble(value: Any, seen: set[int] | None = None) -> None:
             # Add items, whatever they are.
             value += value[:2] or [{"role": "user", "content": "slipped in"}]
     elif isinstance(value, dict):
-        _scribble_dict(value, seen)
-    elif not isinstance(value, type) and (
-        is_dataclass(value) or any(hasattr(value, name) for name in SAID)
-    ):
-        _scribble_object(value, seen)
-
-
-def _scribble_dict(value: dict[Any, Any], seen: set[int]) -> None:
-    for key, item in list(value.items()):
-        if isinstance(item, str):
-            value[key] = CHANGED
-        else:
+        for key, item in list(value.items()):
             scribble(item, seen)
-    value["more"] = CHANGED
-
-
-def _scribble_object(value: Any, seen: set[int]) -> None:
-    for item in list(getattr(value, "__dict__", {}).values()):
-        scribble(item, seen)
-    for name in SAID:
-        if hasattr(value, name):
+            if isinstance(item, str):
+                value[key] = CHANGED
+        value["more"] = CHANGED
+    elif is_dataclass(value) or any(hasattr(value, name) for name in SAID):
+        scribble(tuple(getattr(value, "__dict__", {}).values()), seen)
+        for name in filter(partial(hasattr, value), SAID):
             with contextlib.suppress(Exception):
                 setattr(value, name, CHANGED)

@@ -129,57 +129,6 @@ def damaged_file_is_loud(context: CaseContext) -> None:
     DamagedFiles(context, FLIPS).run()
 
 
-def _write_sessions(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
-    """The batches that were appended; the files half-way, at the end, and after closing."""
-    writer = context.open_in_process()
-    told: dict[str, list[Ids]] = {context.new_session(): [], context.new_session(): []}
-    copies = []
-    for _ in range(2):
-        for turn in range(APPENDS):
-            for session, batches in told.items():
-                call = build_append(context, session, 1 + turn % 3)
-                writer.make(call)
-                batches.append(call.ids)
-        copies.append(read_files(context.workspace))
-    writer.close()
-    closed = read_files(context.workspace)
-    if not any(data.startswith(SQLITE) for data in closed.values()):
-        raise CaseNotClaimed("the store keeps no SQLite file in its workspace")
-    return told, copies[0], copies[1], closed
-
-
-def _build_damages(
-    half: Files, hot: Files, closed: Files, flips: int, said: list[bytes], random: Random
-) -> Iterator[Damage]:
-    for name in [name for name, data in closed.items() if data.startswith(SQLITE)]:
-        data = closed[name]
-        garbage = random.randbytes(100) + data[100:]
-        yield Damage("the head of the file overwritten", closed | {name: garbage}, plain=True)
-        for _ in range(CUTS):
-            size = random.randrange(512, len(data) - 1)
-            yield Damage("the file cut off", closed | {name: data[:size]})
-            # A file that lacks whole pages is shorter than its header says.
-            pages = max(1, size // _read_page_size(data)) * _read_page_size(data)
-            yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
-        for _ in range(flips):
-            yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
-        there = [text for text in said if text in data]
-        for text in random.choices(there, k=TEXTS if there else 0):
-            before, _, after = data.partition(text)
-            flipped = before + _flip_bit(text, random) + after
-            yield Damage("a bit of a message turned over", closed | {name: flipped})
-        log = name + WAL
-        if not hot.get(log):
-            continue
-        yield Damage("the log taken away", {k: v for k, v in hot.items() if k != log})
-        yield Damage("the log cut off", hot | {log: hot[log][: random.randrange(len(hot[log]))]})
-        for _ in range(flips // 4):
-            yield Damage("a bit of the log turned over", hot | {log: _flip_bit(hot[log], random)})
-        if half.get(log):
-            yield Damage("an older log put in its place", hot | {log: half[log]})
-            yield Damage("a log left beside a later file", closed | {log: half[log]})
-
-
 def _read_page_size(data: bytes) -> int:
     """The page size in a database header; 1 means 65536."""
     size = int.from_bytes(data[16:18], "big")
@@ -199,19 +148,70 @@ class DamagedFiles(Perturbation[Damage]):
     def __init__(self, context: CaseContext, flips: int) -> None:
         super().__init__(context)
         self._flips = flips
-        self._appended, *self._copies = _write_sessions(context)
-        reads = tuple(Call(op="read", session=session) for session in self._appended)
-        self._program = Program("after", reads)
+        # The batches of each session; the files half-way and at the end, and after closing.
+        self._appended: dict[str, list[Ids]] = {
+            context.new_session(): [],
+            context.new_session(): [],
+        }
+        self._hot: list[Files] = []
+        writer = context.open_in_process()
+        for _ in range(2):
+            for turn in range(APPENDS):
+                for session, batches in self._appended.items():
+                    call = build_append(context, session, 1 + turn % 3)
+                    writer.make(call)
+                    batches.append(call.ids)
+            self._hot.append(read_files(context.workspace))
+        writer.close()
+        self._closed = read_files(context.workspace)
+        self._program = Program(
+            "after", tuple(Call(op="read", session=session) for session in self._appended)
+        )
         # Damage that no store on SQLite could notice, by what was shown.
         self._unnoticed: Counter[str] = Counter()
 
     def positions(self) -> Iterator[Damage]:
         """The kinds of damage, at places drawn by the seed."""
-        batches = [batch for each in self._appended.values() for batch in each]
+        files = [name for name, data in self._closed.items() if data.startswith(SQLITE)]
+        if not files:
+            raise CaseNotClaimed("the store keeps no SQLite file in its workspace")
+        for name in files:
+            yield from self._damage_file(name)
+            yield from self._damage_log(name + WAL)
+
+    def _damage_file(self, name: str) -> Iterator[Damage]:
+        closed, data, random = self._closed, self._closed[name], self.context.random
+        garbage = random.randbytes(100) + data[100:]
+        yield Damage("the head of the file overwritten", closed | {name: garbage}, plain=True)
+        for _ in range(CUTS):
+            size = random.randrange(512, len(data) - 1)
+            yield Damage("the file cut off", closed | {name: data[:size]})
+            # A file that lacks whole pages is shorter than its header says.
+            pages = max(1, size // _read_page_size(data)) * _read_page_size(data)
+            yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
+        for _ in range(self._flips):
+            yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
+        ids = [id_ for batches in self._appended.values() for batch in batches for id_ in batch]
         # The contents of messages, as formats store them that do not change them.
-        texts = [str(message_of(id_)["content"]).encode() for batch in batches for id_ in batch]
-        half, hot, closed = self._copies
-        return _build_damages(half, hot, closed, self._flips, texts, self.context.random)
+        texts = [str(message_of(id_)["content"]).encode() for id_ in ids]
+        there = [text for text in texts if text in data]
+        for text in random.choices(there, k=TEXTS if there else 0):
+            before, _, after = data.partition(text)
+            flipped = before + _flip_bit(text, random) + after
+            yield Damage("a bit of a message turned over", closed | {name: flipped})
+
+    def _damage_log(self, log: str) -> Iterator[Damage]:
+        (half, hot), random = self._hot, self.context.random
+        data = hot.get(log)
+        if not data:
+            return
+        yield Damage("the log taken away", {k: v for k, v in hot.items() if k != log})
+        yield Damage("the log cut off", hot | {log: data[: random.randrange(len(data))]})
+        for _ in range(self._flips // 4):
+            yield Damage("a bit of the log turned over", hot | {log: _flip_bit(data, random)})
+        if half.get(log):
+            yield Damage("an older log put in its place", hot | {log: half[log]})
+            yield Damage("a log left beside a later file", self._closed | {log: half[log]})
 
     def disturb(self, position: Damage) -> None:
         """Read damaged files; a store that cannot be opened fails the first read."""

@@ -34,8 +34,8 @@ from memory_contract.faults.vfs.images import Image, build_final_files
 from memory_contract.history import Operation
 from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
 
-# How many failures a check makes in each operation and for each kind of call.
-FAILURES: Final = 2
+# How many calls of each kind fail in each operation, once and from then on.
+FAILURES: Final = 1
 # How long a process with a working disk may take for what another's failure could have blocked.
 WAIT_S: Final = 30.0
 # After how many kills a recovery is disturbed, and for how long a check does that.
@@ -98,15 +98,12 @@ class DiskFailure:
 
 
 def _draw_failures(
-    context: CaseContext, calls: dict[Kind, int], most: int, *, full: bool, both: bool
+    context: CaseContext, calls: dict[Kind, int], most: int, *, full: bool
 ) -> Iterator[DiskFailure]:
-    """Up to `most` failures among the calls of each kind.
-
-    With `both`, each call fails once and from then on; otherwise the seed decides.
-    """
+    """Up to `most` of the calls of each kind fail, once and from then on."""
     for kind, count in calls.items():
         for nth in sorted(draw_positions(context, count, most)):
-            for once in (True, False) if both else (context.random.choice((True, False)),):
+            for once in (True, False):
                 yield DiskFailure(kind, nth, full=full, once=once)
 
 
@@ -125,19 +122,12 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
     noun = "failures"
 
     def __init__(
-        self,
-        context: CaseContext,
-        kinds: Sequence[Kind],
-        *,
-        full: bool,
-        most: int,
-        both: bool = False,
+        self, context: CaseContext, kinds: Sequence[Kind], *, full: bool, most: int
     ) -> None:
         super().__init__(context)
         self._kinds = kinds
         self._full = full
         self._most = most
-        self._both = both
         self._witness = self._new_client()
         self._writer = self._new_client()
         # How often the writer could be tried again on a disk that works, and how often in vain.
@@ -159,9 +149,7 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
         for verb in (*list_verbs(self.context), None):
             made = self._count_calls(verb)
             calls = {kind: made.get(kind, 0) for kind in self._kinds}
-            for failure in _draw_failures(
-                self.context, calls, self._most, full=self._full, both=self._both
-            ):
+            for failure in _draw_failures(self.context, calls, self._most, full=self._full):
                 yield verb, failure
 
     def _count_calls(self, verb: Verb | None) -> dict[Kind, int]:
@@ -262,12 +250,11 @@ class RecoveryErrors(Perturbation[tuple[Image, DiskFailure]]):
     noun = "failures"
     least = 12
 
-    def __init__(self, context: CaseContext, *, kills: int, most: int, both: bool = False) -> None:
+    def __init__(self, context: CaseContext, *, kills: int, most: int) -> None:
         super().__init__(context)
         self._recording = record_disk(context)
         self._kills = kills
         self._most = most
-        self._both = both
         self._unusable = 0
 
     def positions(self) -> Iterator[tuple[Image, DiskFailure]]:
@@ -278,9 +265,7 @@ class RecoveryErrors(Perturbation[tuple[Image, DiskFailure]]):
                 before: dict[Kind, int] = worker.call_plugin("calls")
                 self.open_and_run(worker, folder, self._build_reads(image))
                 calls = dict(sorted(_count_calls(worker, before).items()))
-            for failure in _draw_failures(
-                self.context, calls, self._most, full=False, both=self._both
-            ):
+            for failure in _draw_failures(self.context, calls, self._most, full=False):
                 yield image, failure
 
     def _draw_kills(self) -> list[Image]:

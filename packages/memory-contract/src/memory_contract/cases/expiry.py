@@ -191,12 +191,8 @@ def ttl_is_never_early(context: CaseContext) -> None:
 def ttl_begins_anew_as_declared(context: CaseContext) -> None:
     """Append to sessions and read them at half their time; each ends when it was declared to."""
     store, other = context.open(), context.open_elsewhere()
-    attempts = {
-        "append": _check_renewal_by_append,
-        "read": _check_renewal_by_read,
-        "nothing": _check_no_renewal,
-    }
-    attempt = attempts[context.adapter.ttl_refreshed_by]
+    by_read = context.adapter.ttl_refreshed_by == "read"
+    attempt = _check_renewal_by_read if by_read else _check_renewal_by_append
     for ttl_s in _grow_ttls(context):
         if attempt(store, other, ttl_s):
             break
@@ -207,28 +203,20 @@ def _check_renewal_by_append(store: Client, other: Client, ttl_s: float) -> bool
     watched.record_end()
     first.sleep_until(0.6)
     other.read(watched.session)
-    renewed = _begin_life(other, ttl_s, session=first.session, count=1)
+    second = _begin_life(other, ttl_s, session=first.session, count=1)
     if not first.is_running():
         return False
-    renewed.record_end()
-    _sleep_until((first.append.complete_ns or 0) + first.ttl_ns + _GRACE_NS)
-    # The first life would be over by now.
-    store.read(renewed.session)
-    proved = renewed.is_running()
-    watched.expect_end(other)
-    renewed.expect_end(other)
-    return proved
-
-
-def _check_no_renewal(store: Client, other: Client, ttl_s: float) -> bool:
-    life = _begin_life(store, ttl_s)
-    life.sleep_until(0.6)
-    other.append(life.session, ttl_s=ttl_s)
-    if not life.is_running():
-        return False
+    renewed = store.context.adapter.ttl_refreshed_by == "append"
+    life, proved = second if renewed else first, True
     life.record_end()
+    if renewed:
+        _sleep_until((first.append.complete_ns or 0) + first.ttl_ns + _GRACE_NS)
+        # The first life would be over by now.
+        store.read(life.session)
+        proved = life.is_running()
+    watched.expect_end(other)
     life.expect_end(other)
-    return True
+    return proved
 
 
 def _check_renewal_by_read(store: Client, other: Client, ttl_s: float) -> bool:

@@ -12,7 +12,7 @@ from memory_contract.calls import Call, Log, Program, failed, format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import forget_outcome
-from memory_contract.cases.workload import build_append
+from memory_contract.cases.workload import build_append, repeat_until_ok
 from memory_contract.faults.clocks import JumpingClock
 from memory_contract.faults.process_faults import (
     PausedProcess,
@@ -135,20 +135,18 @@ def _expect_recovery(context: CaseContext, sessions: list[str], where: Path | No
 
 def _retry(client: Client, op: Literal["append", "read"], session: str) -> None:
     """Repeat a call until it succeeds, within the recovery time."""
-    context = client.context
-    until = time.monotonic() + (context.adapter.patience_s or RECOVERY_S)
+    context, patience_s = client.context, client.context.adapter.patience_s
     # A new entry each time, since an unanswered one may have landed.
-    while client.attempt(_build_call(context, op, session)).outcome != "ok":
+    last = repeat_until_ok(
+        client, lambda: _build_call(context, op, session), patience_s or RECOVERY_S
+    )
+    if last.outcome != "ok":
         error = context.raised[-1]
-        if isinstance(error, WorkerLost):
-            raise CaseUnknown(f"{op} after a kill was not answered: {error}")
-        if time.monotonic() > until:
-            words = f"a process was killed, and {op} raises ever since: {format_error(error)}"
-            # A lock that outlives its holder may expire later.
-            if op == "append" and context.adapter.patience_s is None:
-                raise CaseUnknown(f"{words}; the store names no bound")
-            context.fail("unusable after a kill", words, session=session)
-        time.sleep(0.05)
+        words = f"a process was killed, and {op} raises ever since: {format_error(error)}"
+        # A lock that outlives its holder may expire later.
+        if isinstance(error, WorkerLost) or (op == "append" and patience_s is None):
+            raise CaseUnknown(f"{words}; it was not answered, or the store names no bound")
+        context.fail("unusable after a kill", words, session=session)
 
 
 def _build_call(context: CaseContext, op: Literal["append", "read"], session: str) -> Call:

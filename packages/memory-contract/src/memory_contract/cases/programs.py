@@ -38,8 +38,8 @@ class ExpectedSession:
     states: tuple[ModelState, ...] = (model.EMPTY,)
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
-    # For each journal line, whether that change was visible. Stores differ in whether they count a
-    # change that changed nothing, so such a change is not undone.
+    # For each change, whether it was visible. Stores differ in whether they count a change that
+    # changed nothing, so such a change is not undone.
     seen: list[bool] = field(default_factory=list)
 
     def allows(self, op: OpName) -> bool:
@@ -102,7 +102,7 @@ class ExpectedSession:
             self.snapshots.append(done.snapshot or "")
         elif done.op == "undo":
             self.seen.pop()
-        elif len(self.states[0].journal) > len(before.journal):
+        elif done.op in CHANGES:
             self.seen.append(_show(store, before).shown != _show(store, self.states[0]).shown)
 
     def _compare(self, store: Client, done: Operation) -> None:

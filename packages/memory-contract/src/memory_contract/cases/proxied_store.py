@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -11,14 +10,13 @@ from typing import Final
 from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.locks import Heartbeat
-from memory_contract.cases.workload import build_append
+from memory_contract.cases.workload import build_append, repeat_until_ok
 from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
 
 # How many requests of one operation are struck at most.
 REQUESTS_MAX: Final = 12
 # How long a store may need to recover once the fault is over.
 RECOVERS_S: Final = 20.0
-PAUSE_S: Final = 0.02
 
 
 @contextmanager
@@ -79,12 +77,11 @@ def retry_until_ok(client: Client, call: Call | Callable[[], Call], *, server: s
 
     If it does not, and a new handle works, the server is not the cause: the store fails.
     """
-    context, began = client.context, time.monotonic()
+    context = client.context
     with Heartbeat() as heart:
-        while (last := client.attempt(call if isinstance(call, Call) else call())).outcome != "ok":
-            if time.monotonic() - began > RECOVERS_S:
-                break
-            time.sleep(PAUSE_S)
+        last = repeat_until_ok(
+            client, lambda: call if isinstance(call, Call) else call(), RECOVERS_S
+        )
     if last.outcome == "ok":
         return
     failed = f"for {RECOVERS_S:g} s after the fault was over, every {last.op} failed"

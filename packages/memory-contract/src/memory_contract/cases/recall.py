@@ -16,7 +16,6 @@ from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import restore_files, stop_recording
 from memory_contract.cases.perturbation import draw_positions
-from memory_contract.cases.workload import pace
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import build_images
 from memory_contract.workers.pool import StoreRaised, WorkerLost
@@ -31,7 +30,7 @@ WRITERS: Final = 3
 RACES: Final = 12
 KILLS: Final = 10
 # How many power cuts there are, while how many versions of each item are put.
-POWER_CUTS: Final = 45
+POWER_CUTS: Final = 30
 VERSIONS: Final = 4
 
 # An id and a text.
@@ -346,7 +345,7 @@ def index_agrees_after_power_loss(context: CaseContext) -> None:
         base={},
         stage=lambda after: sum(ended <= after for ended in ends),
     )
-    for image in pace(context, images, "power cuts", least=POWER_CUTS // 3):
+    for image in images:
         after = f"a power cut after change {image.after} of {len(changes)}"
         with restore_files(context, others | image.files) as folder:
             try:

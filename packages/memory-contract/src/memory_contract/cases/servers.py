@@ -144,14 +144,13 @@ def _start_with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
     # PostgreSQL refuses to be root; its user must be able to enter.
     folder.chmod(0o755)
     try:
-        primary, standby = with_standby(folder)
+        with _report_missing_servers():
+            primary, standby = with_standby(folder)
         try:
             yield primary, standby
         finally:
             primary.kill()
             standby.kill()
-    except ServerError as error:
-        raise CaseNotRun(f"servers of the kit's own did not start: {error}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Final, Literal, TypeVar
 
 from memory_contract.calls import Call, format_error
 from memory_contract.case_context import CaseContext, Client
-from memory_contract.history import Ids
+from memory_contract.history import Ids, Operation
 
 Verb = Literal[
     "append", "batch", "pop", "trim", "clear", "undo", "snapshot", "rollback", "fork", "read"
@@ -29,6 +29,8 @@ NEEDS: Final[dict[Verb, frozenset[str]]] = {
 }
 # The size of a batch, so that it can be torn.
 BATCH: Final = 3
+# Between two attempts.
+PAUSE_S: Final = 0.02
 
 
 def list_verbs(context: CaseContext) -> list[Verb]:
@@ -111,6 +113,16 @@ def _is_refused_again(store: Client, session: str, size: int, error: Exception) 
             store.append(session, size)
             return False
     return True
+
+
+def repeat_until_ok(client: Client, build_call: Callable[[], Call], within_s: float) -> Operation:
+    """Make calls, built anew each time, until one succeeds or the time is over; the last one."""
+    began = time.monotonic()
+    while (last := client.attempt(build_call())).outcome != "ok":
+        if time.monotonic() - began > within_s:
+            break
+        time.sleep(PAUSE_S)
+    return last
 
 
 T = TypeVar("T")
