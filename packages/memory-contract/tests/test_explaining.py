@@ -489,6 +489,8 @@ def test_machines_cannot_be_compared(tmp_path):
     verdict = explain_trace(tmp_path).verdict
     assert isinstance(verdict, Undecided)
     assert "clocks" in verdict.reason
+    with pytest.raises(HistoryError, match="clocks cannot be compared"):
+        load_trace(tmp_path)
 
 
 def test_a_page_shows_the_timeline_and_asks_the_network_for_nothing(tape):

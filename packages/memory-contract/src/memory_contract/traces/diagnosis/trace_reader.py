@@ -174,14 +174,21 @@ class TraceReader:
         self._forks.add(found)
         return _to_blob(found.session)
 
-    def read_groups(self) -> Iterator[list[TraceCall]]:
-        """Yield the lines of each session, with those of sessions that a fork connects it with."""
+    def read_groups(self, session: str | None = None) -> Iterator[list[TraceCall]]:
+        """Yield the lines of each session, with those of sessions that a fork connects it with.
+
+        If a session is named, yield its lines alone, with those of the sessions it was forked from.
+        """
         done = 0
         for _, rows in groupby(self._database.execute(_SORTED), key=lambda row: row[0]):
             group = [self._parse(part, number, raw) for _, part, number, raw in rows]
             done += len(group)
             self._progress("judging", done / self.operations)
-            yield group + self._every
+            if session is None:
+                yield group + self._every
+            elif any(line.session == session for line in group):
+                names = {session, *_list_sources(group, session)}
+                yield [line for line in group if line.session in names] + self._every
 
     def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
         """Find the first append of each of some hashes, in any session."""
@@ -206,6 +213,11 @@ def _find_plain_session(raw: bytes) -> bytes | None:
 
 def _to_blob(session: str) -> bytes:
     return session.encode("utf-8", "surrogatepass")
+
+
+def _list_sources(group: list[TraceCall], session: str) -> list[str]:
+    forks = [op for op in group if isinstance(op, TraceOperation) and op.op == "fork"]
+    return [fork.session for fork in forks if fork.target == session]
 
 
 def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str, TraceOperation]:
