@@ -85,8 +85,8 @@ def explain_trace(
     """Judge a trace of any length, or one session of it."""
     reader = TraceReader(path, progress)
     builder = _ExplanationBuilder(reader.metadata)
-    for group in reader.read_groups(session):
-        builder.add(group)
+    for lines in reader.read_sessions(session):
+        builder.add(lines)
     return builder.build(Path(path), reader.find_appends)
 
 
@@ -94,13 +94,13 @@ def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanat
     """Judge lines in memory as those of a file are judged."""
     builder = _ExplanationBuilder(metadata)
     everything = list(lines)
-    for group in group_by_session(everything):
+    for group in group_by_session(everything, metadata):
         builder.add(group)
     return builder.build(Path(), lambda tokens: find_first_appends(everything, tokens))
 
 
 class _ExplanationBuilder:
-    """Adds up the verdicts on groups of sessions."""
+    """Adds up the verdicts on sessions."""
 
     def __init__(self, metadata: TraceMetadata) -> None:
         self.metadata = metadata
@@ -118,7 +118,7 @@ class _ExplanationBuilder:
         self._strange: list[tuple[ResolvedHistory, set[str]]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
-        """Judge the sessions of one group."""
+        """Judge the lines of one session."""
         if not any(isinstance(line, TraceOperation) for line in lines):
             return
         _, others = merge_announced(lines)
@@ -126,8 +126,8 @@ class _ExplanationBuilder:
         resolved = build_history(lines, self.metadata)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
-        if len(self._unknown) < TOLD_MAX:
-            self._unknown += resolved.unknown
+        if resolved.unknown is not None and len(self._unknown) < TOLD_MAX:
+            self._unknown.append(resolved.unknown)
         told_of = (line for line in lines if isinstance(line, TraceOperation) and not line.every)
         self._sessions += len({line.session for line in told_of})
         began = min((line.invoke_ns for line in lines), default=0)

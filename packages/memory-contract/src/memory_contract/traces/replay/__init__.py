@@ -71,8 +71,8 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
         )
     if len(reader.metadata.boots) > 1:
         raise HistoryError(f"{path} cannot be replayed: {CLOCKS}")
-    # Calls on every session are in each group.
-    found = {id(line): line for group in reader.read_groups(session) for line in group}
+    # Calls on every session are yielded with each of them.
+    found = {id(line): line for ours in reader.read_sessions(session) for line in ours}
     lines = tuple(found.values())
     _refuse_excess(path, lines)
     if not lines:
