@@ -146,7 +146,7 @@ def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
             log.add(succeeded(program.worker, call, began, answer, names), None)
 
 
-def _cancelled() -> bool:
+def _is_cancelled() -> bool:
     """Whether somebody cancelled this very task; a store may raise the same error by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -163,7 +163,7 @@ async def run_async(handle: Any, program: Program, names: dict[str, Any], log: L
                 answer = await answer
         except BaseException as error:
             log.add(failed(program.worker, call, began, error), error)
-            if _cancelled() or isinstance(error, GeneratorExit):
+            if _is_cancelled() or isinstance(error, GeneratorExit):
                 raise
         else:
             log.add(succeeded(program.worker, call, began, answer, names), None)
