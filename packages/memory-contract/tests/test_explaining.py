@@ -429,12 +429,42 @@ def test_a_file_is_judged_as_its_lines_in_memory_are(tape):
         tape.append(f"a{n}", session=f"s{n}", worker=f"1.1-t{n}")
         tape.call("fork", session=f"s{n}", target=f"f{n}", worker=f"1.1-t{n}")
         shown = () if n in (7, 23) else (f"a{n}",)
-        tape.read(*shown, session=f"f{n}", worker=f"1.1-t{n}")
+        tape.read(*shown, session=f"s{n}", worker=f"1.1-t{n}")
     whole = tape.explained()
     trace = load_trace(tape.path)
     in_memory = judge_lines(trace.lines, trace.metadata)
     assert in_memory.counts == whole.counts == {"lost append": 2}
     assert in_memory.verdict.scope == whole.verdict.scope
+
+
+def test_a_fork_is_held_to_what_was_appended_to_it(tape):
+    tape.append("a")
+    tape.call("fork", target="t")
+    tape.read("a", session="t")
+    tape.append("b", session="t")
+    tape.read("a", "b", session="t")
+    assert isinstance(tape.explained().verdict, Ok)
+    tape.read("a", session="t")
+    found = tape.explained()
+    assert names(found) == ["lost append"]
+    assert found.stories[0].anomaly.session == "t"
+
+
+def test_forks_in_a_history_of_the_kit_are_judged_together(path):
+    def call(op, at, **fields):
+        fields = {"worker": "w0", "session": "s", "outcome": "ok"} | fields
+        return Operation(op=op, invoke_ns=at, complete_ns=at + 1, **fields)
+
+    history = [
+        call("append", 1, ids=("e0",)),
+        call("fork", 3, target="t"),
+        call("read", 5, session="t", value=("e0",)),
+    ]
+    for session in (None, "t"):
+        write_history(path, history)
+        assert isinstance(explain_trace(path, session=session).verdict, Ok)
+    write_history(path, [*history, call("read", 7, session="t", value=("e0", "e1"))])
+    assert names(explain_trace(path)) == ["garbage read"]
 
 
 def test_sessions_of_any_name_are_told_apart(tape):
@@ -489,6 +519,8 @@ def test_machines_cannot_be_compared(tmp_path):
     verdict = explain_trace(tmp_path).verdict
     assert isinstance(verdict, Undecided)
     assert "clocks" in verdict.reason
+    with pytest.raises(HistoryError, match="clocks cannot be compared"):
+        load_trace(tmp_path)
 
 
 def test_a_page_shows_the_timeline_and_asks_the_network_for_nothing(tape):

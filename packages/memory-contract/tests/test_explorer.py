@@ -13,7 +13,7 @@ import pytest
 from memory_contract import Adapter
 from memory_contract.calls import Call, Program
 from memory_contract.cases.case import Case
-from memory_contract.ddmin import minimize
+from memory_contract.checker.shrink import minimize
 from memory_contract.entries import EntryIds
 from memory_contract.explorer import explore, replay
 from memory_contract.explorer.exploration import explore_case

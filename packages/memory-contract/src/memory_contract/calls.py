@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from memory_contract.adapter import NotFound, Refused
 from memory_contract.entries import id_of, ids_of, messages_of
 from memory_contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
 from memory_contract.redaction import redact
+
+# Fields that a call and its record share.
+_ASKED: Final = ("session", "op", "ids", "limit", "keep", "snapshot", "target", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,49 +98,39 @@ def is_not_found(error: BaseException) -> bool:
     return isinstance(error, NotFound) or type(error).__name__.endswith("NotFoundError")
 
 
-def _operation(
-    worker: str, call: Call, began: int, ended: int, outcome: Outcome, value: Any
+def _to_operation(
+    worker: str, call: Call, began: int, outcome: Outcome, value: Ids | str | None
 ) -> Operation:
+    """The record of a call that is over now."""
+    asked = {name: getattr(call, name) for name in _ASKED}
     return Operation(
         worker=worker,
-        session=call.session,
-        op=call.op,
         invoke_ns=began,
-        complete_ns=ended,
+        complete_ns=time.monotonic_ns(),
         outcome=outcome,
-        ids=call.ids,
-        limit=call.limit,
-        keep=call.keep,
-        snapshot=call.snapshot,
-        target=call.target,
-        key=call.key,
         value=value,
+        **asked,
     )
 
 
 def succeeded(worker: str, call: Call, began: int, answer: Any, names: dict[str, Any]) -> Operation:
     """The record of a call that came back."""
-    ended = time.monotonic_ns()
-    value: Ids | str | None = None
+    done = _to_operation(worker, call, began, "ok", None)
     if call.op == "read":
-        value = ids_of(answer)
-    elif call.op == "pop":
-        value = None if answer is None else id_of(answer)
-    elif call.op == "snapshot":
+        return replace(done, value=ids_of(answer))
+    if call.op == "pop" and answer is not None:
+        return replace(done, value=id_of(answer))
+    if call.op == "snapshot":
         names[call.snapshot or ""] = answer
-    return _operation(worker, call, began, ended, "ok", value)
+    return done
 
 
 def failed(worker: str, call: Call, began: int, error: BaseException) -> Operation:
     """The record of a call that raised."""
-    ended = time.monotonic_ns()
-    outcome = outcome_of(error)
     # A read changes nothing: whatever it raised, it is over.
-    if call.op == "read":
-        outcome = "fail"
+    outcome = "fail" if call.op == "read" else outcome_of(error)
     lost = call.op == "rollback" and outcome == "fail" and is_not_found(error)
-    value = NOT_FOUND if lost else None
-    return _operation(worker, call, began, ended, outcome, value)
+    return _to_operation(worker, call, began, outcome, NOT_FOUND if lost else None)
 
 
 def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
@@ -153,7 +146,7 @@ def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
             log.add(succeeded(program.worker, call, began, answer, names), None)
 
 
-def _cancelled() -> bool:
+def _is_cancelled() -> bool:
     """Whether somebody cancelled this very task; a store may raise the same error by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -170,7 +163,7 @@ async def run_async(handle: Any, program: Program, names: dict[str, Any], log: L
                 answer = await answer
         except BaseException as error:
             log.add(failed(program.worker, call, began, error), error)
-            if _cancelled() or isinstance(error, GeneratorExit):
+            if _is_cancelled() or isinstance(error, GeneratorExit):
                 raise
         else:
             log.add(succeeded(program.worker, call, began, answer, names), None)

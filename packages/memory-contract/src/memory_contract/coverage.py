@@ -15,10 +15,10 @@ def check_race_coverage(history: Sequence[Operation], racers: Iterable[str]) -> 
     idle = workers - {op.worker for op in raced if op.outcome == "ok"}
     if idle:
         return f"worker {min(idle)} completed nothing"
-    if not any(_overlap(ops) for ops in _by_session(raced).values()):
+    if not any(_has_overlap(ops) for ops in _group_by_session(raced).values()):
         return "no two operations that could disturb each other overlapped"
     reads = any(op.op == "read" for op in raced)
-    if reads and not _saw_another(history, workers):
+    if reads and not _has_foreign_sighting(history, workers):
         return "no read saw what another worker wrote"
     return None
 
@@ -27,26 +27,26 @@ def check_fault_coverage(history: Iterable[Operation], faults: Sequence[Fault]) 
     """Why a history with faults proves nothing; None if a fault struck an open operation."""
     if not faults:
         return "no fault was made"
-    if not any(_struck(op, fault) for op in history for fault in faults):
+    if not any(_is_struck(op, fault) for op in history for fault in faults):
         return "no operation was open when a fault struck"
     return None
 
 
-def _struck(op: Operation, fault: Fault) -> bool:
+def _is_struck(op: Operation, fault: Fault) -> bool:
     before = fault.ended_ns is None or op.invoke_ns <= fault.ended_ns
     # An operation without a known outcome was open to the end.
     open_to_the_end = op.complete_ns is None or op.outcome == "info"
     return before and (open_to_the_end or fault.began_ns <= (op.complete_ns or 0))
 
 
-def _by_session(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
+def _group_by_session(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
     found: dict[str, list[Operation]] = defaultdict(list)
     for op in operations:
         found[op.session].append(op)
     return found
 
 
-def _overlap(operations: list[Operation]) -> bool:
+def _has_overlap(operations: list[Operation]) -> bool:
     """Whether a change overlapped another worker's operation on the same session."""
     ordered = sorted(operations, key=lambda op: op.invoke_ns)
     for place, first in enumerate(ordered):
@@ -60,7 +60,7 @@ def _overlap(operations: list[Operation]) -> bool:
     return False
 
 
-def _saw_another(history: Sequence[Operation], workers: set[str]) -> bool:
+def _has_foreign_sighting(history: Sequence[Operation], workers: set[str]) -> bool:
     writer = {id_: op.worker for op in history if op.op == "append" for id_ in op.ids}
     return any(
         writer.get(id_, op.worker) != op.worker

@@ -84,11 +84,11 @@ def flavours_of(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
     """How the store can be called; `handle` is one that its first factory gave."""
     if adapter.open is not None and adapter.open_async is not None:
         return ("blocking", "async")
-    awaited = adapter.open is None or is_async(handle) or _answers_later(handle)
+    awaited = adapter.open is None or is_async(handle) or _is_awaited(handle)
     return ("async",) if awaited else ("blocking",)
 
 
-def _answers_later(handle: Any) -> bool:
+def _is_awaited(handle: Any) -> bool:
     """Whether a read of a handle gives something to await, although it does not look like it."""
     answer = handle.read("indelible-was-here")
     if not inspect.isawaitable(answer):
@@ -103,8 +103,8 @@ def _answers_later(handle: Any) -> bool:
 
 def then(answer: Any, convert: Callable[[Any], Any]) -> Any:
     """What the answer comes to, now or when it is awaited."""
-    return _converted(answer, convert) if inspect.isawaitable(answer) else convert(answer)
+    return _convert_later(answer, convert) if inspect.isawaitable(answer) else convert(answer)
 
 
-async def _converted(answer: Any, convert: Callable[[Any], Any]) -> Any:
+async def _convert_later(answer: Any, convert: Callable[[Any], Any]) -> Any:
     return convert(await answer)

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -62,12 +63,12 @@ def read_stacks(first: int | None = None) -> tuple[str, ...]:
     for thread in sorted(threading.enumerate(), key=lambda each: each.ident != first):
         frame = frames.get(thread.ident or 0)
         if frame is not None and thread.ident != threading.get_ident():
-            found.append((f'thread "{thread.name}"', format_stack(_calls(frame))))
-            found += _tasks_below(frame)
-    return _lines(found)
+            found.append((f'thread "{thread.name}"', format_stack(_list_calls(frame))))
+            found += _iter_tasks(frame)
+    return _format_stacks(found)
 
 
-def _lines(found: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def _format_stacks(found: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """A line for each stack, however many stand there."""
     whose: dict[str, list[str]] = {}
     for who, stack in found:
@@ -79,24 +80,20 @@ def _lines(found: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(lines[:LINES_MAX])
 
 
-def _calls(innermost: FrameType) -> list[StackCall]:
-    calls = []
-    frame: FrameType | None = innermost
-    while frame is not None:
-        calls.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-        frame = frame.f_back
-    return calls[::-1]
+def _list_calls(innermost: FrameType) -> list[StackCall]:
+    found: list[StackCall] = []
+    for frame, line in traceback.walk_stack(innermost):
+        found.insert(0, (frame.f_code.co_filename, line, frame.f_code.co_name))
+    return found
 
 
-def _tasks_below(innermost: FrameType) -> Iterator[tuple[str, str]]:
+def _iter_tasks(innermost: FrameType) -> Iterator[tuple[str, str]]:
     """The tasks of the event loop that a thread runs, if it does."""
-    frame: FrameType | None = innermost
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(innermost):
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
         if isinstance(loop, asyncio.AbstractEventLoop):
             for task in asyncio.all_tasks(loop):
                 yield f'task "{task.get_name()}"', format_stack(iter_awaited(task.get_coro()))
-        frame = frame.f_back
 
 
 def iter_awaited(awaited: Any) -> Iterator[StackCall]:
@@ -122,7 +119,7 @@ def install_dump(writer: int) -> None:
 
     def tell_tasks(_signal: int, frame: FrameType | None) -> None:
         if frame is not None:
-            lines = "".join(f"{line}\n" for line in _lines(_tasks_below(frame)))
+            lines = "".join(f"{line}\n" for line in _format_stacks(_iter_tasks(frame)))
             os.write(writer, lines.encode(errors="backslashreplace"))
 
     # The first in C, which works wherever a thread hangs; then ours, as soon as Python runs.
@@ -160,4 +157,4 @@ def parse_dump(text: str, whose: str) -> tuple[str, ...]:
         elif line.startswith("task "):
             tasks.append(line)
     stacks = [("thread", format_stack(reversed(calls))) for calls in threads]
-    return tuple(f"{whose}, {line}" for line in (*_lines(stacks), *tasks))
+    return tuple(f"{whose}, {line}" for line in (*_format_stacks(stacks), *tasks))

@@ -12,8 +12,8 @@ from typing import Final
 
 from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
+from memory_contract.checker.shrink import minimize
 from memory_contract.contract_run import Item, Progress, asked_for, select
-from memory_contract.ddmin import minimize
 from memory_contract.explorer.loop import ExploringLoop, StepTaken
 from memory_contract.explorer.schedules import (
     Chooser,

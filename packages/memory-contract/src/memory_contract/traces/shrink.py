@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.adapter import Adapter
-from memory_contract.ddmin import minimize
+from memory_contract.checker.shrink import minimize
 from memory_contract.redaction import has_password
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve

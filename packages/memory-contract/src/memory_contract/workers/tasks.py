@@ -26,7 +26,7 @@ async def race(
 
     async def work(program: Program, log: Log) -> None:
         await gate.wait()
-        await _counted(run_async(handle, program, dict(names), log), suspensions)
+        await _count_suspensions(run_async(handle, program, dict(names), log), suspensions)
 
     loop = asyncio.get_running_loop()
     tasks = [
@@ -39,7 +39,9 @@ async def race(
 
 
 @types.coroutine
-def _counted(awaitable: Awaitable[None], suspensions: Suspensions) -> Generator[Any, Any, None]:
+def _count_suspensions(
+    awaitable: Awaitable[None], suspensions: Suspensions
+) -> Generator[Any, Any, None]:
     inner = awaitable.__await__()
     thrown: BaseException | None = None
     while True:

@@ -38,10 +38,13 @@ AROUND_MAX: Final = 10_000
 SHRINKABLE_MAX: Final = 2_000
 # Histories that are kept to ask whether another session had their strange entries first.
 STRANGE_MAX: Final = 1_000
-_CLOCKS: Final = (
+CLOCKS: Final = (
     "it was recorded on several machines, or boots of one: their clocks cannot be compared; explain"
     " the files of each by themselves"
 )
+
+
+FindAppends = Callable[[set[str]], dict[str, TraceOperation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,36 +85,22 @@ def explain_trace(
     """Judge a trace of any length, or one session of it."""
     reader = TraceReader(path, progress)
     builder = _ExplanationBuilder(reader.metadata)
-    for group in reader.read_groups():
-        ours = group if session is None else _select_session(group, session)
-        if any(isinstance(line, TraceOperation) for line in ours):
-            builder.add(ours)
-    builder.add_strange(reader.find_appends)
-    unsure = _CLOCKS if len(reader.metadata.boots) > 1 else ""
-    return builder.build(Path(path), unsure=unsure)
-
-
-def _select_session(group: list[TraceCall], session: str) -> list[TraceCall]:
-    names = {session}
-    for line in group:
-        if isinstance(line, TraceOperation) and line.op == "fork" and line.target == session:
-            names.add(line.session)
-    asked = any(line.session == session for line in group)
-    return [line for line in group if line.every or line.session in names] if asked else []
+    for lines in reader.read_sessions(session):
+        builder.add(lines)
+    return builder.build(Path(path), reader.find_appends)
 
 
 def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanation:
     """Judge lines in memory as those of a file are judged."""
     builder = _ExplanationBuilder(metadata)
     everything = list(lines)
-    for group in group_by_session(everything):
+    for group in group_by_session(everything, metadata):
         builder.add(group)
-    builder.add_strange(lambda tokens: find_first_appends(everything, tokens))
-    return builder.build(Path())
+    return builder.build(Path(), lambda tokens: find_first_appends(everything, tokens))
 
 
 class _ExplanationBuilder:
-    """Adds up the verdicts on groups of sessions."""
+    """Adds up the verdicts on sessions."""
 
     def __init__(self, metadata: TraceMetadata) -> None:
         self.metadata = metadata
@@ -129,14 +118,16 @@ class _ExplanationBuilder:
         self._strange: list[tuple[ResolvedHistory, set[str]]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
-        """Judge the sessions of one group."""
+        """Judge the lines of one session."""
+        if not any(isinstance(line, TraceOperation) for line in lines):
+            return
         _, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
         resolved = build_history(lines, self.metadata)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
-        if len(self._unknown) < TOLD_MAX:
-            self._unknown += resolved.unknown
+        if resolved.unknown is not None and len(self._unknown) < TOLD_MAX:
+            self._unknown.append(resolved.unknown)
         told_of = (line for line in lines if isinstance(line, TraceOperation) and not line.every)
         self._sessions += len({line.session for line in told_of})
         began = min((line.invoke_ns for line in lines), default=0)
@@ -147,7 +138,7 @@ class _ExplanationBuilder:
         else:
             self._judge(resolved)
 
-    def add_strange(self, find_appends: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
+    def _judge_strange(self, find_appends: FindAppends) -> None:
         """Judge the histories with strange entries, with the appends to other sessions."""
         tokens = {token for _, strange in self._strange for token in strange}
         origins = find_appends(tokens) if tokens else {}
@@ -173,19 +164,14 @@ class _ExplanationBuilder:
         if isinstance(verdict, Undecided) and not resolved.anomalies:
             self._reasons.append(verdict.reason)
 
-    def build(self, path: Path, *, unsure: str = "") -> Explanation:
-        """Build the explanation; `unsure` says why nothing can be decided."""
+    def build(self, path: Path, find_appends: FindAppends) -> Explanation:
+        """Build the explanation; `find_appends` finds the first append of each of some hashes."""
+        self._judge_strange(find_appends)
         scope = Scope(self._operations, self._sessions, self._began or 0)
-        if unsure:
-            return Explanation(
-                path,
-                Undecided(unsure, scope),
-                self.metadata,
-                others=self.others,
-                unjudged=self._operations,
-                unknown=tuple(self._unknown),
-            )
-        verdict: Verdict = Ok(scope)
+        if len(self.metadata.boots) > 1:
+            verdict: Verdict = Undecided(CLOCKS, scope)
+            return Explanation(path, verdict, self.metadata, unjudged=self._operations)
+        verdict = Ok(scope)
         if self._told:
             verdict = Violated(tuple(sorted(self._told, key=_get_moment)), scope)
         elif self._reasons:

@@ -4,9 +4,9 @@ In a trace an entry is known by a hash, and two may share one ("yes" is said twi
 older than the trace; and what takes entries away may be known only to have been begun. Two rules
 keep a right store from being accused:
 
-- The checker judges sessions of which everything that they ever held is in the trace. Hashes that
-  stand for several entries are left out of their history, everywhere alike, and only counted.
-  In all other sessions entries are only counted (`absences`).
+- The checker judges sessions of which everything that they ever held is in the trace, appended to
+  them. Hashes that stand for several entries are left out of their history, everywhere alike, and
+  only counted. In all other sessions entries are only counted (`absences`).
 - A call that may have changed a session in a way that nobody knows makes it undecided from there
   on: what comes later is left out.
 """
@@ -57,8 +57,8 @@ class ResolvedHistory:
     # How many operations the lines tell of, and how many of them prove nothing.
     operations: int = 0
     unjudged: int = 0
-    # The calls from which on a session is undecided.
-    unknown: list[UnknownChange] = field(default_factory=list)
+    # The call from which on the session is undecided.
+    unknown: UnknownChange | None = None
 
     def find_strange(self) -> set[str]:
         """Return the entries that were seen and not appended."""
@@ -71,29 +71,27 @@ class ResolvedHistory:
 
 
 def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> ResolvedHistory:
-    """Build the history of a session, or of sessions that forks connect."""
+    """Build the history of a session; of a history of the kit, that of all sessions."""
     operations, others = merge_announced(lines)
-    if metadata.own_ids:
-        history = [to_operation(op) for op in operations]
-        return ResolvedHistory(history, operations=len(operations))
-    sessions = _Sessions(operations, others, metadata)
-    resolved = ResolvedHistory()
-    for name, ops in sessions.by_name.items():
-        decided = [op for op in ops if sessions.is_decided(op)]
-        every = [
-            to_operation(op, session=name, worker=f"{op.worker}*{name}")
-            for op in operations
-            if op.every
-        ]
-        ends = list(_find_expiries(name, decided, metadata))
-        if sessions.whole:
-            resolved.history += [*sessions.resolve(decided), *every, *ends]
-        resolved.anomalies += sessions.count(name, decided, [*every, *ends])
-        resolved.operations += len(ops) + len(every)
-        resolved.unjudged += sum(not sessions.is_judged(op) for op in ops)
-        resolved.unknown += sessions.list_unknown(name)
-    resolved.searchable = all(map(sessions.is_exact, operations))
-    return resolved
+    ops = [op for op in operations if not op.every]
+    if metadata.own_ids or not ops:
+        history = [to_operation(op) for op in operations] if ops else []
+        return ResolvedHistory(history, operations=len(history))
+    session = _Session(ops, others, metadata)
+    changes = [
+        to_operation(op, session=session.name, worker=f"{op.worker}*{session.name}")
+        for op in operations
+        if op.every
+    ]
+    changes += _find_expiries(session.name, session.decided, metadata)
+    return ResolvedHistory(
+        history=[*session.resolve(), *changes] if session.whole else [],
+        anomalies=list(session.count(changes)),
+        searchable=all(map(session.is_exact, ops)),
+        operations=len(operations),
+        unjudged=sum(not session.is_judged(op) for op in ops),
+        unknown=session.find_unknown_change(),
+    )
 
 
 def merge_announced(
@@ -132,39 +130,33 @@ def to_operation(op: TraceOperation, **changes: object) -> Operation:
     return Operation(**{**values, **changes})
 
 
-class _Sessions:
-    """Sessions that are judged together, and what is known of their entries."""
+class _Session:
+    """The operations of one session, and what is known of its entries."""
 
     def __init__(
-        self, operations: list[TraceOperation], others: list[OtherCall], metadata: TraceMetadata
+        self, ops: list[TraceOperation], others: list[OtherCall], metadata: TraceMetadata
     ) -> None:
         self._metadata = metadata
-        self.by_name: dict[str, list[TraceOperation]] = {}
-        for op in operations:
-            if not op.every:
-                self.by_name.setdefault(op.session, []).append(op)
-        self._forks = [op for op in operations if op.op == "fork"]
-        self._targets = {op.target for op in self._forks}
-        self._unknown = self._find_unknown(others)
-        # When each snapshot of the trace was first begun.
-        self._taken: dict[tuple[str, str | None], int] = {}
-        for op in operations:
-            if op.op == "snapshot":
-                self._taken.setdefault((op.session, op.snapshot), op.invoke_ns)
-        self._deleted = {(each.session, each.snapshot) for each in others if each.snapshot}
-        self._forgotten = {op.session for op in operations if op.verb == "forget"}
+        self._ops = ops
+        self.name = ops[0].session
+        changes = [each for each in others if each.changes]
+        # The first call whose effect is unknown, and what came before it.
+        self._unknown = min(changes, key=lambda each: each.invoke_ns, default=None)
+        self.decided = [op for op in ops if self._is_decided(op)]
+        self._deleted = {each.snapshot for each in others if each.snapshot}
+        self._forgotten = any(op.verb == "forget" for op in ops)
         # What came in by another way than an append is in no line.
         imported = any(each.verb in ("add_entries", "import_") for each in others)
-        # Whether all that the sessions ever held was appended in this trace.
+        self._forked = self.name in metadata.forked
+        # Whether all that the session ever held was appended to it in this trace.
         self.whole = (
-            metadata.complete and not imported and all(map(self._begins_empty, self.by_name))
+            metadata.complete and not imported and not self._forked and self._begins_empty()
         )
-        appends = [op for op in operations if op.op == "append"]
+        appends = [op for op in ops if op.op == "append"]
         # Whether a trim looks at more than numbers, and whether there is nothing but whole turns.
         structured = any(op.structured for op in appends)
-        self._only_turns = not structured and all(
-            op.roles == ("user", "assistant") for op in appends
-        )
+        turns = all(op.roles == ("user", "assistant") for op in appends)
+        self._only_turns = turns and not structured
         # Appends that may have had an effect, attempts with one key taken together.
         self._appends, self._mixed_keys = _join_attempts(appends)
         self._by_hash: dict[str, list[Event]] = {}
@@ -172,13 +164,11 @@ class _Sessions:
             for token in event.op.ids:
                 self._by_hash.setdefault(strip_fields(token), []).append(event)
         # Appends whose entries are surely stored anew, and not those of an older append of one key.
-        stored = [op for name in self.by_name for op in self._find_stored(name)]
+        stored = list(self._find_stored(appends))
         anew = set(map(id, stored))
-        # Those that must be seen later, if they were acknowledged, and their sessions.
+        # Those that must be seen later, if they were acknowledged.
         since = metadata.changes_known_since
-        later = [op for op in stored if op.invoke_ns > since and self.is_decided(op)]
-        self._countable = set(map(id, later))
-        self._counted = {op.session for op in later}
+        self._countable = {id(op) for op in stored if op.invoke_ns > since and self._is_decided(op)}
         # The hashes that stand for one entry alone, with its other fields.
         self._trusted = {
             one: token
@@ -189,42 +179,35 @@ class _Sessions:
         }
         self._exact_trims = not structured and self._by_hash.keys() <= self._trusted.keys()
 
-    def _begins_empty(self, name: str) -> bool:
-        """Return whether a session held nothing when the trace began, nor can it come back."""
-        ops = self.by_name[name]
+    def _begins_empty(self) -> bool:
+        """Return whether it held nothing when the trace began, nor can that come back."""
         if self._metadata.fresh:
             return True
-        if any(op.op == "undo" or (op.snapshot and self._is_older(op)) for op in ops):
-            return False
+        taken: set[str | None] = set()
+        for op in self._ops:
+            if op.op == "snapshot":
+                taken.add(op.snapshot)
+            # A snapshot that is not known yet may be older than the trace.
+            if op.op == "undo" or (op.op == "rollback" and op.snapshot not in taken):
+                return False
         # The position of an older append is given again to a retry with its key.
-        if name in self._targets or any(op.position == 0 and op.key is None for op in ops):
+        if any(op.position == 0 and op.key is None for op in self._ops):
             return True
-        first, began = ops[0], ops[1].invoke_ns if len(ops) > 1 else FOREVER
-        seen_empty = (
-            first.op == "read" and first.value == () and not first.turns and first.limit != 0
-        )
-        return seen_empty and (first.complete_ns or 0) < began
+        first, began = self._ops[0], self._ops[1].invoke_ns if self._ops[1:] else FOREVER
+        empty = first.op == "read" and first.value == () and not first.turns and first.limit != 0
+        return empty and _get_end(first) < began
 
-    def _is_older(self, op: TraceOperation) -> bool:
-        """Return whether an operation may be about a snapshot older than the trace."""
-        if op.op not in ("rollback", "fork"):
-            return False
-        taken = self._taken.get((op.session, op.snapshot), FOREVER)
-        return (FOREVER - 1 if op.complete_ns is None else op.complete_ns) < taken
-
-    def _find_stored(self, name: str) -> Iterator[TraceOperation]:
+    def _find_stored(self, appends: list[TraceOperation]) -> Iterator[TraceOperation]:
         """Yield the appends that stored new entries, if they were acknowledged.
 
         A key may have been used before the trace began, in a line that is missing, or in the
         session that this one was forked from: then nothing was stored, and what was may be hidden.
         Only a position beyond one that was given out before shows that it was stored anew.
         """
-        known = self._metadata.fresh and self._metadata.complete and name not in self._targets
+        known = self._metadata.fresh and self._metadata.complete and not self._forked
         highest = -1
         given: list[tuple[int, int]] = []
-        for op in self.by_name[name]:
-            if op.op != "append":
-                continue
+        for op in appends:
             while given and given[0][0] < op.invoke_ns:
                 highest = max(highest, heapq.heappop(given)[1])
             later = op.position is not None and -1 < highest < op.position
@@ -236,95 +219,67 @@ class _Sessions:
 
     # From where on nothing is known
 
-    def _find_unknown(self, others: list[OtherCall]) -> dict[str, OtherCall]:
-        """Find the first call on each session whose effect is unknown."""
-        found: dict[str, OtherCall] = {}
-        for call in sorted(others, key=lambda each: each.invoke_ns):
-            if call.changes:
-                for name in self.by_name if call.every else (call.session,):
-                    found.setdefault(name, call)
-        grown = bool(found)
-        while grown:
-            grown = False
-            for fork in self._forks:
-                source = found.get(fork.session)
-                end = FOREVER if fork.complete_ns is None else fork.complete_ns
-                if source is not None and end >= source.invoke_ns and fork.target not in found:
-                    found[str(fork.target)] = replace(source, invoke_ns=fork.invoke_ns)
-                    grown = True
-        return found
-
-    def is_decided(self, op: TraceOperation) -> bool:
+    def _is_decided(self, op: TraceOperation) -> bool:
         """Return whether an operation (a read: its end) came before any unknown change."""
-        call = self._unknown.get(op.session)
-        if call is None:
+        if self._unknown is None:
             return True
-        if op.op == "read":
-            return op.complete_ns is not None and op.complete_ns < call.invoke_ns
-        return op.invoke_ns < call.invoke_ns
+        return (_get_end(op) if op.op == "read" else op.invoke_ns) < self._unknown.invoke_ns
 
-    def list_unknown(self, name: str) -> list[UnknownChange]:
-        """Return the call after which a session is undecided, if there is one."""
-        call = self._unknown.get(name)
+    def find_unknown_change(self) -> UnknownChange | None:
+        """Return the call after which the session is undecided, if there is one."""
+        call = self._unknown
         if call is None:
-            return []
-        before = sum(op.invoke_ns < call.invoke_ns for op in self.by_name[name])
-        return [UnknownChange(name, call.verb, before)]
+            return None
+        before = sum(op.invoke_ns < call.invoke_ns for op in self._ops)
+        return UnknownChange(self.name, call.verb, before)
 
     # Entries that are only counted
 
     def is_judged(self, op: TraceOperation) -> bool:
         """Return whether an operation proves something, or could have."""
-        if not self.is_decided(op):
+        if not self._is_decided(op):
             return False
         if op.op == "append" and op.outcome == "ok":
             return id(op) in self._countable
         if op.op == "read" and op.outcome == "ok":
             if self.whole:
                 return not op.turns or self._only_turns
-            return op.limit is None and not op.turns and op.session in self._counted
+            return op.limit is None and not op.turns and bool(self._countable)
         return True
 
-    def count(
-        self, name: str, ops: list[TraceOperation], changes: list[Operation]
-    ) -> Iterator[Anomaly]:
+    def count(self, changes: list[Operation]) -> Iterator[Anomaly]:
         """Find entries that are missing, or there too often, among those that share a hash.
 
-        `changes` are what may have removed entries of the session, beside its own operations.
+        `changes` are what may have removed entries, beside the operations of the session.
         """
-        removers = [op for op in ops if op.op in REMOVERS]
+        removers = [op for op in self.decided if op.op in REMOVERS]
         undisturbed = self.whole and not removers and not changes
         reads = [
             op
-            for op in ops
+            for op in self.decided
             if op.op == "read" and op.outcome == "ok" and isinstance(op.value, tuple)
             if op.limit is None and op.snapshot is None
             if not op.turns or (self._only_turns and undisturbed)
         ]
-        if self.whole and name not in self._targets:
-            shared = {
-                one: events
-                for one, events in self._by_hash.items()
-                if len(events) > 1 and all(event.op.session == name for event in events)
-            }
+        if self.whole:
+            shared = {one: events for one, events in self._by_hash.items() if len(events) > 1}
             yield from find_duplicates(shared, reads)
-        metadata = self._metadata
-        if not self.whole and metadata.ttl_s is not None and metadata.ends_unseen:
+        elif self._metadata.ttl_s is not None and self._metadata.ends_unseen:
             return
         acknowledged = [
             event
             for event in self._appends
-            if event.op.session == name and event.sure and id(event.op) in self._countable
-            if (name, event.op.key) not in self._mixed_keys
+            if event.sure and id(event.op) in self._countable
+            if event.op.key not in self._mixed_keys
         ]
         yield from find_absences(acknowledged, reads, [*removers, *changes], self._trusted.keys())
 
     # Entries that the checker judges
 
-    def resolve(self, ops: list[TraceOperation]) -> Iterator[Operation]:
-        """Yield the operations of a session, as far as their entries are known."""
-        for op in ops:
-            key = None if (op.session, op.key) in self._mixed_keys else op.key
+    def resolve(self) -> Iterator[Operation]:
+        """Yield the operations, as far as their entries are known."""
+        for op in self.decided:
+            key = None if op.key in self._mixed_keys else op.key
             if op.op == "append":
                 ids = tuple(one for one in map(strip_fields, op.ids) if one in self._trusted)
                 # A failed attempt says nothing: its entries may have come in by a later one.
@@ -334,7 +289,7 @@ class _Sessions:
                 if not op.turns or self._only_turns:
                     yield self._resolve_read(op, op.value)
             elif op.op == "pop" and isinstance(op.value, str):
-                if (popped := self._resolve_token(op.value, op)) is not None:
+                if (popped := self._resolve_token(op.value)) is not None:
                     yield to_operation(op, value=popped)
             elif not self.is_exact(op):
                 # It may have taken anything and need not have taken anything.
@@ -345,7 +300,7 @@ class _Sessions:
                 yield to_operation(op, key=key, value=value)
 
     def _resolve_read(self, op: TraceOperation, seen: tuple[str, ...]) -> Operation:
-        entries = [self._resolve_token(token, op) for token in seen]
+        entries = [self._resolve_token(token, turns=op.turns) for token in seen]
         value = tuple(id_ for id_ in entries if id_ is not None)
         # What was left out counted for the limit.
         full = op.limit is not None and len(seen) >= op.limit
@@ -353,41 +308,42 @@ class _Sessions:
 
     def _is_gone(self, op: TraceOperation) -> bool:
         """Return whether a snapshot that was not found may have been deleted, or have expired."""
-        deleted = (op.session, op.snapshot) in self._deleted or op.session in self._forgotten
+        deleted = op.snapshot in self._deleted or self._forgotten
         return op.value == NOT_FOUND and (deleted or self._metadata.ttl_s is not None)
 
     def is_exact(self, op: TraceOperation) -> bool:
         """Return whether the checker knows what an operation removes."""
         return op.op != "trim" or (self._exact_trims and not op.unsure)
 
-    def _resolve_token(self, token: str, op: TraceOperation) -> str | None:
+    def _resolve_token(self, token: str, *, turns: bool = False) -> str | None:
         """Return the entry that a hash stands for; None if it is ambiguous."""
         one = strip_fields(token)
         if one in self._trusted:
-            return one if op.turns or _has_fields(self._trusted[one], token) else CORRUPTED + one
-        return None if one in self._by_hash or op.session in self._targets else one
+            return one if turns or _has_fields(self._trusted[one], token) else CORRUPTED + one
+        return None if one in self._by_hash else one
 
 
-def _join_attempts(
-    appends: Iterable[TraceOperation],
-) -> tuple[list[Event], set[tuple[str, str | None]]]:
+def _get_end(op: TraceOperation) -> int:
+    return FOREVER if op.complete_ns is None else op.complete_ns
+
+
+def _join_attempts(appends: Iterable[TraceOperation]) -> tuple[list[Event], set[str | None]]:
     """Return each append once, and the keys that were used for two batches."""
     events: list[Event] = []
-    keyed: dict[tuple[str, str | None], Event] = {}
-    mixed: set[tuple[str, str | None]] = set()
+    keyed: dict[str | None, Event] = {}
+    mixed: set[str | None] = set()
     for op in appends:
         if op.outcome == "fail":
             continue
-        mark = (op.session, op.key)
-        known = keyed.get(mark)
+        known = keyed.get(op.key)
         if known is not None and known.op.ids == op.ids:
             known.join(op)
             continue
         if known is not None:
-            mixed.add(mark)
+            mixed.add(op.key)
         events.append(Event(op))
         if op.key is not None:
-            keyed.setdefault(mark, events[-1])
+            keyed.setdefault(op.key, events[-1])
     return events, mixed
 
 

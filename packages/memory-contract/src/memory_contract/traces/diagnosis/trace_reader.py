@@ -1,7 +1,7 @@
 """Reads a trace of any length session by session, in bounded memory, with what its headers say.
 
-Sessions share nothing but forks, so they are judged one by one. The lines of all files go into a
-temporary table of SQLite, which keeps them on disk and sorts them by session.
+Sessions are judged one by one. The lines of all files go into a temporary table of SQLite, which
+keeps them on disk and sorts them by session.
 """
 
 from __future__ import annotations
@@ -39,18 +39,14 @@ Progress = Callable[[str, float], None]
 # needed in the first pass; any other line is parsed.
 _PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
 # `part` is a place in a list; `number` is that of the line in its part.
-_TABLES: Final = """
+_TABLE: Final = """
     CREATE TABLE line (
         id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, raw BLOB
-    );
-    CREATE TABLE forked (session BLOB PRIMARY KEY, root BLOB) WITHOUT ROWID;
+    )
 """
 _INSERT: Final = "INSERT INTO line (session, part, number, raw) VALUES (?, ?, ?, ?)"
-_SORTED: Final = """
-    SELECT COALESCE(root, line.session), part, number, raw
-    FROM line LEFT JOIN forked ON forked.session = line.session
-    ORDER BY 1, id
-"""
+_SORTED: Final = "SELECT session, part, number, raw FROM line ORDER BY session, id"
+_NAMED: Final = "SELECT session, part, number, raw FROM line WHERE session = ? ORDER BY id"
 
 
 @dataclass(slots=True)
@@ -73,6 +69,8 @@ class TraceMetadata:
     level: ReplayLevel = "concurrent"
     # Times of one boot of one machine can be compared, and no others.
     boots: set[str] = field(default_factory=set)
+    # Sessions that may hold what a fork brought.
+    forked: set[str] = field(default_factory=set)
     # Of each process, the first header that is left, and whether older files were removed.
     begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _open: bool = False
@@ -83,8 +81,10 @@ class TraceMetadata:
         self._open = False
 
     def add(self, line: TraceLine) -> None:
-        """Take in a line that is no call."""
-        if isinstance(line, TraceHeader):
+        """Take in what a line says about the trace."""
+        if isinstance(line, TraceOperation) and line.op == "fork":
+            self.forked.add(line.target or "")
+        elif isinstance(line, TraceHeader):
             self._add_header(line)
         elif isinstance(line, DroppedLines):
             self.dropped += line.dropped
@@ -139,14 +139,11 @@ class TraceReader:
         self._progress: Progress = progress or (lambda _, __: None)
         # Calls that are about every session.
         self._every: list[TraceCall] = []
-        self._forks = ForkGroups()
         # A database without a name is a temporary file, which goes with the connection.
         self._database = sqlite3.connect("")
-        self._database.executescript(_TABLES)
+        self._database.execute(_TABLE)
         self._parts = list_parts(path)
         self._database.executemany(_INSERT, self._read_parts())
-        forked = ((_to_blob(session), _to_blob(root)) for session, root in self._forks.items())
-        self._database.executemany("INSERT INTO forked VALUES (?, ?)", forked)
 
     def _read_parts(self) -> Iterator[tuple[bytes, int, int, bytes]]:
         size = sum(part.stat().st_size for part in self._parts)
@@ -165,23 +162,28 @@ class TraceReader:
     def _read_other(self, part: Path, number: int, raw: bytes) -> bytes | None:
         """Parse a line; return its session if it is a call on one."""
         found = read_line(part, number, raw)
+        self.metadata.add(found)
         if not isinstance(found, TraceCall):
-            self.metadata.add(found)
             return None
         if found.every:
             self._every.append(found)
             return None
-        self._forks.add(found)
         return _to_blob(found.session)
 
-    def read_groups(self) -> Iterator[list[TraceCall]]:
-        """Yield the lines of each session, with those of sessions that a fork connects it with."""
+    def read_sessions(self, session: str | None = None) -> Iterator[list[TraceCall]]:
+        """Yield the lines of each session, or of one, with the calls that are about every session.
+
+        In a history of the kit a fork may connect sessions: its lines are yielded together.
+        """
+        own_ids, forked = self.metadata.own_ids, self.metadata.forked
+        named = session is not None and not (own_ids and session in forked)
+        rows = self._database.execute(_NAMED if named else _SORTED, [_to_blob(session)] * named)
         done = 0
-        for _, rows in groupby(self._database.execute(_SORTED), key=lambda row: row[0]):
-            group = [self._parse(part, number, raw) for _, part, number, raw in rows]
-            done += len(group)
+        for _, group in groupby(rows, key=lambda row: not own_ids and row[0]):
+            lines = [self._parse(part, number, raw) for _, part, number, raw in group]
+            done += len(lines)
             self._progress("judging", done / self.operations)
-            yield group + self._every
+            yield lines + self._every
 
     def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
         """Find the first append of each of some hashes, in any session."""
@@ -204,8 +206,8 @@ def _find_plain_session(raw: bytes) -> bytes | None:
     return found[1] if raw.endswith(b"\n") else None
 
 
-def _to_blob(session: str) -> bytes:
-    return session.encode("utf-8", "surrogatepass")
+def _to_blob(session: str | None) -> bytes:
+    return (session or "").encode("utf-8", "surrogatepass")
 
 
 def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str, TraceOperation]:
@@ -218,42 +220,12 @@ def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str
     return found
 
 
-def group_by_session(lines: Sequence[TraceCall]) -> list[list[TraceCall]]:
+def group_by_session(lines: Sequence[TraceCall], metadata: TraceMetadata) -> list[list[TraceCall]]:
     """Group lines in memory as those of a file are grouped."""
-    forks = ForkGroups()
-    for line in lines:
-        forks.add(line)
     groups: dict[str, list[TraceCall]] = {}
     every = [line for line in lines if line.every]
     for line in lines:
+        metadata.add(line)
         if not line.every:
-            groups.setdefault(forks.find_root(line.session), []).append(line)
+            groups.setdefault("" if metadata.own_ids else line.session, []).append(line)
     return [[*group, *every] for group in groups.values()]
-
-
-class ForkGroups:
-    """Sessions that forks connect: those of one group have one root."""
-
-    def __init__(self) -> None:
-        self._parents: dict[str, str] = {}
-
-    def add(self, line: TraceCall) -> None:
-        """Connect the two sessions of a fork; other lines connect nothing."""
-        if isinstance(line, TraceOperation) and line.op == "fork" and line.target is not None:
-            one, two = self.find_root(line.session), self.find_root(line.target)
-            if one != two:
-                self._parents[two] = one
-
-    def items(self) -> Iterator[tuple[str, str]]:
-        """Yield each session that is not its own root, with its root."""
-        return ((session, self.find_root(session)) for session in self._parents)
-
-    def find_root(self, session: str) -> str:
-        """Return the root of a session's group."""
-        found = session
-        while found in self._parents:
-            found = self._parents[found]
-        # Shorten the path: chains of forks may be long.
-        while session != found:
-            self._parents[session], session = found, self._parents[session]
-        return found

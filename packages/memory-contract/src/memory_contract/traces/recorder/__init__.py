@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from memory_contract.adapter import Adapter, imported
+from memory_contract.handles import then
 from memory_contract.registry import RECORDERS, load_registered
 from memory_contract.traces.format import TraceHeader, TtlRefresh, WorkerKind
 from memory_contract.traces.recorder.hasher import Hasher, Policy
@@ -75,42 +75,45 @@ def record(
         part_bytes_max=part_bytes_max,
         parts_max=parts_max,
     )
-    wrapped = _record_store(
-        store,
-        path=Path(path).absolute(),
-        options=options,
-        session=session,
-        read_only=frozenset(read_only),
-    )
-    return cast("Store", wrapped)
-
-
-def _record_store(
-    store: Any, *, path: Path, options: TraceOptions, session: str | None, read_only: frozenset[str]
-) -> Any:
-    build_methods, one_session = _choose_methods(store, session)
-    try:
-        writer = open_trace_writer(path, options)
-    except OSError as error:
-        log.warning("nothing is recorded: cannot write a trace to %s: %s", path, error)
-        return store
-    rewrap = functools.partial(
-        _record_store, path=path, options=options, session=session, read_only=read_only
-    )
-    proxy = IterableRecordingProxy if hasattr(type(store), "__iter__") else RecordingProxy
-    return proxy(
-        store,
-        # Objects that are one session each come and go by the thousand: together they are one
-        # store.
-        CallRecorder(writer, alone=one_session is None),
-        build_methods(writer.hasher),
-        rewrap,
-        session=one_session,
-        read_only=read_only,
-    )
+    recording = _Recording(Path(path).absolute(), options, session, frozenset(read_only))
+    return cast("Store", recording(store))
 
 
 MethodsBuilder = Callable[[Hasher], MethodSpecs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """Records stores in one trace, all in the same way; it is pickled with them."""
+
+    path: Path
+    options: TraceOptions
+    session: str | None = None
+    read_only: frozenset[str] = frozenset()
+    # The table of methods, where it is known; else it is chosen by what a store offers.
+    methods: MethodsBuilder | None = None
+
+    def __call__(self, store: Any) -> Any:
+        """Return the store with a recorder before it; the store itself if no trace can be begun."""
+        build_methods, session = self.methods, None
+        if build_methods is None:
+            build_methods, session = _choose_methods(store, self.session)
+        try:
+            writer = open_trace_writer(self.path, self.options)
+        except OSError as error:
+            log.warning("nothing is recorded: cannot write a trace to %s: %s", self.path, error)
+            return store
+        proxy = IterableRecordingProxy if hasattr(type(store), "__iter__") else RecordingProxy
+        return proxy(
+            store,
+            # Objects that are one session each come and go by the thousand: together they are one
+            # store.
+            CallRecorder(writer, alone=session is None),
+            build_methods(writer.hasher),
+            self,
+            session=session,
+            read_only=self.read_only,
+        )
 
 
 def _choose_methods(store: Any, session: str | None) -> tuple[MethodsBuilder, str | None]:
@@ -174,9 +177,9 @@ def recorded(
         ttl_refreshed_by=adapter.ttl_refreshed_by,
     )
     options = TraceOptions(policy=policy or Policy(), header=header)
-    place = Path(path).absolute()
+    recording = _Recording(Path(path).absolute(), options, methods=build_handle_methods)
     sides = {
-        side: None if opener is None else RecordedOpener(opener, place, options)
+        side: None if opener is None else RecordedOpener(opener, recording)
         for side, opener in (("open", adapter.open), ("open_async", adapter.open_async))
     }
     return replace(adapter, **cast("Any", sides))
@@ -187,8 +190,7 @@ class RecordedOpener:
     """Opens what another factory opens, recorded."""
 
     opener: Any
-    path: Path
-    options: TraceOptions
+    recording: _Recording
 
     @property
     def name(self) -> str:
@@ -200,13 +202,4 @@ class RecordedOpener:
     def __call__(self, workspace: Path, **options: Any) -> Any:
         """Open a recorded handle, or return something to await for it."""
         opener = imported(self.opener) if isinstance(self.opener, str) else self.opener
-        handle = opener(workspace, **options)
-        return self._record_later(handle) if inspect.isawaitable(handle) else self._record(handle)
-
-    async def _record_later(self, handle: Any) -> Any:
-        return self._record(await handle)
-
-    def _record(self, handle: Any) -> Any:
-        writer = open_trace_writer(self.path, self.options)
-        recorder = CallRecorder(writer, alone=True)
-        return RecordingProxy(handle, recorder, build_handle_methods(writer.hasher), self._record)
+        return then(opener(workspace, **options), self.recording)

@@ -297,32 +297,36 @@ def _read_boot_id() -> str:
         return ""
 
 
-def _is_folder(path: Path) -> bool:
-    """Return whether a trace is a folder, to which many processes write, or a file."""
-    return path.is_dir() or path.suffix != SUFFIX
+def _locate(path: Path) -> tuple[Path, str]:
+    """Return the folder of a trace, and what its files begin with.
+
+    A trace is a file, or a folder to which many processes write.
+    """
+    if path.is_dir() or path.suffix != SUFFIX:
+        return path, "trace"
+    return path.parent, path.stem
 
 
 def _create_part(path: Path, number: int) -> tuple[Path, int]:
     """Create a file that nobody has yet: the one that was named, or one beside it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-    unique = f"{time.time_ns() // 1_000_000:x}-{os.getpid()}-{number}{SUFFIX}"
-    folder = path if _is_folder(path) else path.parent
+    folder, stem = _locate(path)
     folder.mkdir(parents=True, exist_ok=True)
-    part = path / unique
-    if folder is not path:
+    if folder != path:
         with contextlib.suppress(FileExistsError):
             return path, os.open(path, flags, 0o600)
-        part = path.with_name(f"{path.name.removesuffix(SUFFIX)}.{unique}")
+    now = f"{time.time_ns() // 1_000_000:x}"
+    part = folder / f"{stem}.{now}-{os.getpid()}-{number}{SUFFIX}"
     return part, os.open(part, flags, 0o600)
 
 
 def load_key(path: Path) -> bytes:
     """Load the secret of a trace, or create it. All its processes share it; no part holds it."""
-    name = "trace.key" if _is_folder(path) else f"{path.name.removesuffix(SUFFIX)}.key"
-    place = (path if _is_folder(path) else path.parent) / name
-    place.parent.mkdir(parents=True, exist_ok=True)
+    folder, stem = _locate(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{stem}.key"
     if not place.exists():
-        fresh = place.with_name(f"{name}.{secrets.token_hex(8)}")
+        fresh = place.with_name(f"{place.name}.{secrets.token_hex(8)}")
         file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.write(file, secrets.token_bytes(KEY_BYTES))

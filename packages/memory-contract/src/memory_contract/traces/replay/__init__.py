@@ -22,7 +22,7 @@ from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.traces.diagnosis import explain_trace, judge_lines
+from memory_contract.traces.diagnosis import CLOCKS, judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceReader
 from memory_contract.traces.format import ReplayLevel, TraceCall
@@ -69,18 +69,18 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
             " name one session, or have `memory-contract explain` write the smallest part that"
             " fails"
         )
-    lines: dict[int, TraceCall] = {}
-    for group in reader.read_groups():
-        for line in group:
-            if session is None or line.every or line.session == session:
-                lines[id(line)] = line
-    _refuse_excess(path, list(lines.values()))
+    if len(reader.metadata.boots) > 1:
+        raise HistoryError(f"{path} cannot be replayed: {CLOCKS}")
+    # Calls on every session are yielded with each of them.
+    found = {id(line): line for ours in reader.read_sessions(session) for line in ours}
+    lines = tuple(found.values())
+    _refuse_excess(path, lines)
     if not lines:
         where = f" of session {session!r}" if session is not None else ""
         raise HistoryError(f"{path} holds no operation{where}")
-    explanation = explain_trace(path, session=session)
+    explanation = judge_lines(lines, reader.metadata)
     return LoadedTrace(
-        lines=tuple(lines.values()),
+        lines=lines,
         metadata=reader.metadata,
         names=explanation.names,
         stories=explanation.stories,

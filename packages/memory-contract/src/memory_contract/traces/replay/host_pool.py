@@ -22,20 +22,6 @@ TELLING_NS: Final = {"processes": 500_000, "threads": 200_000, "tasks": 100_000}
 
 
 @dataclass(frozen=True, slots=True)
-class _Host:
-    """A host in this process, or in one of its own."""
-
-    host: ReplayHost
-    worker: Worker | None
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        if self.worker is None:
-            return getattr(self.host, method)(*arguments)
-        # One that hangs is lost; what the host itself raises is the store's doing.
-        return self.worker.ask("call_plugin", method, arguments, wait_s=ANSWER_S_MAX)
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerMode:
     """How the workers of a replay run."""
 
@@ -83,7 +69,9 @@ class HostPool:
         self.way = way
         self._key = key
         self.replies = replies
-        self._hosts: dict[str, _Host] = {}
+        # Hosts in this process, or processes with a host each.
+        self._hosts: dict[str, ReplayHost | Worker] = {}
+        # The host of each open lane.
         self._lanes: dict[str, str] = {}
 
     def open(self, lane: str, group: str) -> None:
@@ -94,18 +82,18 @@ class HostPool:
         group = self.group_of(group)
         if where not in self._hosts:
             self._hosts[where] = self._create(remote=self.way.workers == "processes")
-        self._hosts[where].call("open", lane, group, self.replies.server_of(group))
         self._lanes[lane] = where
+        self.call(lane, "open", lane, group, self.replies.server_of(group))
 
     def call(self, lane: str, method: str, *arguments: Any) -> Any:
         """Call a method of the host of an open lane."""
-        return self._hosts[self._lanes[lane]].call(method, *arguments)
+        return _call_host(self._hosts[self._lanes[lane]], method, *arguments)
 
     def group_of(self, group: str) -> str:
         """Return which group shares a handle; everybody does where a store has only one."""
         return "" if self._adapter.reach == "handle" else group
 
-    def _create(self, *, remote: bool) -> _Host:
+    def _create(self, *, remote: bool) -> ReplayHost | Worker:
         host = ReplayHost(
             self._adapter,
             self._workspace,
@@ -117,9 +105,9 @@ class HostPool:
             assert self._worker_pool is not None
             worker = self._worker_pool.start_worker()
             worker.ask("install_plugin", host)
-            return _Host(host, worker)
+            return worker
         host.install()
-        return _Host(host, None)
+        return host
 
     def open_fresh(self, lane: str) -> None:
         """Open a lane for the last reads, in a fresh process where the store allows it."""
@@ -128,23 +116,23 @@ class HostPool:
             return
         remote = self._adapter.reach == "machine" and self._worker_pool is not None
         self._hosts[lane] = self._create(remote=remote)
-        self._hosts[lane].call("open", lane, lane, None)
         self._lanes[lane] = lane
+        self.call(lane, "open", lane, lane, None)
 
     def leave(self, lane: str) -> None:
         """End a lane."""
-        where = self._lanes.pop(lane, None)
         # Where one handle is all there is, it stays open for the last reads.
-        if where is not None and self._adapter.reach != "handle":
-            self._hosts[where].call("leave", lane)
+        if lane in self._lanes and self._adapter.reach != "handle":
+            self.call(lane, "leave", lane)
+        self._lanes.pop(lane, None)
 
     def kill(self, lane: str) -> bool:
         """Kill the process of a lane; False if it has none of its own."""
-        where = self._lanes.get(lane, "")
-        host = self._hosts.get(where)
-        if host is None or host.worker is None:
+        where = self._lanes[lane]
+        host = self._hosts[where]
+        if not isinstance(host, Worker):
             return False
-        host.worker.kill()
+        host.kill()
         del self._hosts[where]
         self._lanes = {name: at for name, at in self._lanes.items() if at != where}
         return True
@@ -158,8 +146,15 @@ class HostPool:
         """Close everything."""
         for host in self._hosts.values():
             with contextlib.suppress(Exception):
-                host.call("end")
-            if host.worker is not None:
-                host.worker.kill()
+                _call_host(host, "end")
+            if isinstance(host, Worker):
+                host.kill()
         self._hosts = {}
         self.replies.close()
+
+
+def _call_host(host: ReplayHost | Worker, method: str, *arguments: Any) -> Any:
+    if isinstance(host, Worker):
+        # One that hangs is lost; what the host itself raises is the store's doing.
+        return host.ask("call_plugin", method, arguments, wait_s=ANSWER_S_MAX)
+    return getattr(host, method)(*arguments)
