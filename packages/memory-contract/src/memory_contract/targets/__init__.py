@@ -212,7 +212,10 @@ def _recognise_made(factory: Factory) -> Vocabulary:
     try:
         store = _make_twice(factory)
     except Exception as error:
-        raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
+        where = " in an empty folder, and takes no workspace" if factory.is_told_nothing else ""
+        raise Unreachable(
+            f"{factory.name} cannot be called{where}: {format_error(error)}"
+        ) from error
     vocabulary = _recognise(store)
     if vocabulary is None:
         raise TargetError(
