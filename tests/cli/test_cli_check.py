@@ -402,6 +402,8 @@ def test_init_takes_a_factory_as_it_is(check, command):
     done = command("init", "stores:make_remote", "--into", "project")
     assert "Next: memory-contract check stores:make_remote" in done.out
     assert not (command.folder / "project" / "contract_store.py").exists()
+    command("init", "stores:Newest")
+    assert "return Newest()\n" in (command.folder / "contract_store.py").read_text("utf-8")
 
 
 def test_a_target_is_named_as_it_was_typed(check):

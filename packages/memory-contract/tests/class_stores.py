@@ -183,6 +183,11 @@ class Notes(Kept):
         self.at(file)
 
 
+class FixedPlace(Kept):
+    def __init__(self):
+        self.at("class_stores_notes.db")
+
+
 def make_in_current_folder():
     return Notes()
 

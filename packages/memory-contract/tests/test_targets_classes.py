@@ -102,14 +102,23 @@ def test_a_factory_is_asked_what_it_makes(name, reach, flavours):
     assert failures(name) == {}
 
 
-def test_a_factory_that_is_told_no_place_does_not_write_to_the_users_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("make_in_current_folder", 'Notes(file=workspace / "store.db")'),
+        ("FixedPlace", "FixedPlace(...)  # with its data in the folder `workspace`"),
+    ],
+)
+def test_a_store_that_is_told_no_place_does_not_write_to_the_users_file(
+    name, call, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         TargetError, match=r"takes no workspace.* writes to class_stores_notes\.db"
     ) as refused:
-        resolve("class_stores:make_in_current_folder")
+        resolve(f"class_stores:{name}")
     assert list(tmp_path.iterdir()) == []
-    assert 'return Notes(file=workspace / "store.db")' in refused.value.hint
+    assert f"    return {call}\n" in refused.value.hint
 
 
 def test_a_factory_with_one_place_for_all_data_is_refused(tmp_path, monkeypatch):

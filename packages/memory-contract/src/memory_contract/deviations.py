@@ -36,13 +36,12 @@ class Deviation:
 
     case: str
     reason: str
-    issue: str = ""
-    modes: tuple[str, ...] = ()
+    issue: str
+    modes: tuple[str, ...]
 
     def covers(self, result: CaseResult) -> bool:
         """Whether this is about that case, in that mode."""
-        ours = f"{result.gate}/{result.case}" == self.case
-        return ours and (not self.modes or result.mode in self.modes)
+        return f"{result.gate}/{result.case}" == self.case and result.mode in self.modes
 
     @property
     def words(self) -> str:
@@ -87,7 +86,9 @@ def read_deviations(path: Path) -> Deviations:
             )
         if not isinstance(inside, dict) or not all(isinstance(t, dict) for t in inside.values()):
             raise DeviationsError(f"{path}: write [{gate}.CASE] with a reason below it")
-        found += [_deviation(known, gate, name, table, path) for name, table in inside.items()]
+        found += [
+            _parse_deviation(known, gate, name, table, path) for name, table in inside.items()
+        ]
     return Deviations(tuple(found))
 
 
@@ -99,7 +100,7 @@ def find_deviations(*folders: Path) -> Deviations:
     return Deviations()
 
 
-def _deviation(
+def _parse_deviation(
     known: Mapping[str, Case], gate: str, name: str, table: Mapping[str, Any], file: Path
 ) -> Deviation:
     found = known.get(f"{gate}/{name}")
@@ -111,27 +112,19 @@ def _deviation(
     where = f"{file}: [{gate}.{name}]"
     if unknown := sorted(set(table) - set(_KEYS)):
         raise DeviationsError(f"{where} has {unknown[0]!r}; it may have {', '.join(_KEYS)}")
+    given = {"reason": "", **table}
+    for key, article in (("reason", "a"), ("issue", "an")):
+        if key in given and (not isinstance(given[key], str) or not given[key].strip()):
+            raise DeviationsError(f"{where} needs {article} {key}, in words")
+    modes = given.get("modes", list(found.modes))
+    if not isinstance(modes, list) or not modes:
+        raise DeviationsError(f"{where}: modes is a list, such as [{found.modes[0]!r}]")
+    if others := [mode for mode in modes if mode not in found.modes]:
+        has = ", ".join(found.modes)
+        raise DeviationsError(f"{where}: the case has no mode {others[0]!r}; it has {has}")
     return Deviation(
         case=found.id,
-        reason=_text(table, "reason", where),
-        issue=_text(table, "issue", where) if "issue" in table else "",
-        modes=_modes(table, found, where),
+        reason=given["reason"].strip(),
+        issue=given.get("issue", "").strip(),
+        modes=tuple(modes),
     )
-
-
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    text = table.get(key, "")
-    if not isinstance(text, str) or not text.strip():
-        raise DeviationsError(f"{where} needs {'an' if key == 'issue' else 'a'} {key}, in words")
-    return text.strip()
-
-
-def _modes(table: Mapping[str, Any], found: Case, where: str) -> tuple[str, ...]:
-    modes = table.get("modes", [])
-    if not isinstance(modes, list) or ("modes" in table and not modes):
-        raise DeviationsError(f"{where}: modes is a list, such as [{found.modes[0]!r}]")
-    for mode in modes:
-        if mode not in found.modes:
-            has = ", ".join(found.modes)
-            raise DeviationsError(f"{where}: the case has no mode {mode!r}; it has {has}")
-    return tuple(modes)

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory_contract.redaction import redact
-from memory_contract.report.text import (
-    headline,
-    proof_lines,
-    reproduce,
-    visible,
-)
+from memory_contract.report.text import failure_lines, visible
 from memory_contract.results import CaseResult, Report
 
 
@@ -33,18 +28,14 @@ def format_unclaimed(result: CaseResult) -> str:
 
 def format_proof(result: CaseResult, target: str) -> str:
     """What was found, in words: the first line says it, the last brings it back."""
-    if result.failures:
-        first = result.failures[0]
-        # pytest says the id itself.
-        _, *head = headline(result, first)
-        lines = ["   ".join(head), *proof_lines(result, first)]
-    else:
-        lines = [f"{result.verdict}: {visible(result.reason)}"]
     report = Report(target=target, seed=0, gates=(), results=(result,))
-    again = reproduce(report, result)
-    return "\n".join([*lines, f"  Reproduce with:  {again}"])
+    lines = failure_lines(report, result)
+    if not result.failures:
+        return f"{result.verdict}: {visible(result.reason)}\n{lines[-1]}"
+    # pytest says the id itself.
+    return "\n".join(lines).removeprefix(result.id).lstrip()
 
 
 def format_target(text: str) -> str:
-    """A target, or what is said about one, as it may be format_target: without its password."""
+    """A target, or what is said about one, as it may be shown: without its password."""
     return visible(redact(text))

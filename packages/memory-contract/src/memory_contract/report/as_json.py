@@ -18,7 +18,6 @@ def to_json(report: Report) -> dict[str, Any]:
     badge = badge_of(report)
     return {
         **describe_run(report),
-        "gates": list(report.gates),
         "badge": {"gate": badge.gate, "message": badge.message},
         "cases": [
             {
@@ -39,6 +38,7 @@ def describe_run(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "seed": report.seed,
         "duration_s": round(report.duration_s, 3),
+        "gates": list(report.gates),
         "notes": list(report.notes),
     }
 

@@ -8,13 +8,7 @@ from xml.etree import ElementTree as ET
 
 from memory_contract.gates import Gate
 from memory_contract.report.badge import badge_of
-from memory_contract.report.text import (
-    headline,
-    proof_lines,
-    reproduce,
-    target_of,
-    visible,
-)
+from memory_contract.report.text import failure_lines, target_of, visible
 from memory_contract.results import SILENT, CaseResult, Report
 
 # XML has no place for these, not even as a number.
@@ -87,15 +81,12 @@ def _testcase(suite: ET.Element, report: Report, result: CaseResult) -> None:
 
 
 def _failed(case: ET.Element, report: Report, result: CaseResult) -> None:
-    again = f"  Reproduce with:  {reproduce(report, result)}"
-    if not result.failures:
-        ET.SubElement(case, "failure", type="FAIL", message=_xml(result.reason)).text = again
-        return
-    first = result.failures[0]
-    lines = ["   ".join(headline(result, first)), *proof_lines(result, first), again]
-    message = f"{visible(first.name)}: {visible(first.proof)}"
-    failure = ET.SubElement(case, "failure", type=_xml(first.name), message=_xml(message))
-    failure.text = _xml("\n".join(lines))
+    name, message = "FAIL", result.reason
+    if result.failures:
+        first = result.failures[0]
+        name, message = first.name, f"{visible(first.name)}: {visible(first.proof)}"
+    failure = ET.SubElement(case, "failure", type=_xml(name), message=_xml(message))
+    failure.text = _xml("\n".join(failure_lines(report, result)))
 
 
 def _xml(text: str) -> str:

@@ -43,6 +43,7 @@ class ProgressDisplay:
 
 
 def format_result(result: CaseResult) -> str:
-    """One result in one line."""
+    """One result in one line; the summary proves what failed."""
     line = f"{result.verdict:<11}  {result.id}  {result.duration_s:.2f} s"
-    return f"{line}  {visible(result.reason)}" if result.reason else line
+    words = result.failures[0].name if result.failures else result.reason
+    return f"{line}  {visible(words)}" if words else line

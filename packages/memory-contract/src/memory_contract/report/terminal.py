@@ -16,9 +16,7 @@ from memory_contract.report.text import (
     VERDICTS,
     counted,
     counts_of,
-    headline,
-    proof_lines,
-    reproduce,
+    failure_lines,
     slug,
     target_of,
     verdict_of,
@@ -125,16 +123,10 @@ def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
 
 def _render_proof(report: Report, result: CaseResult, page: Path | None) -> Iterator[Line]:
     """The proof of a result's first failure, and the command that repeats it."""
-    if result.failures:
-        first = result.failures[0]
-        yield Line("FAILED " + "   ".join(headline(result, first)), BOLD_RED)
-        yield from map(Line, proof_lines(result, first))
-    else:
-        yield Line(f"FAILED {result.id}   seed {result.seed}", BOLD_RED)
-        yield Line(f"  {visible(result.reason)}")
-    for line in result.schedule.splitlines():
-        yield Line(f"  {visible(line)}")
-    yield Line(f"  Reproduce with:  {reproduce(report, result)}", BOLD, is_copied=True)
+    head, *proof, again = failure_lines(report, result)
+    yield Line(f"FAILED {head}", BOLD_RED)
+    yield from map(Line, proof)
+    yield Line(again, BOLD, is_copied=True)
     if page is not None:
         anchor = f"{visible(str(page))}#case-{slug(result)}"
         yield Line(f"  Timeline:        {anchor}", is_copied=True)

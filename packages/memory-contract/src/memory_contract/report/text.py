@@ -103,9 +103,15 @@ def proof_lines(result: CaseResult, failure: Failure) -> list[str]:
     return [visible(line) for line in text.splitlines()[1:]]
 
 
-def headline(result: CaseResult, failure: Failure) -> list[str]:
-    """What failed, how, where, and how sure that is."""
-    session = f"session {visible(failure.session)}" if failure.session else ""
-    strength = "proved" if failure.anomaly is not None else "seen by the case"
-    parts = [result.id, visible(failure.name).upper(), session, f"seed {result.seed}", strength]
-    return [part for part in parts if part]
+def failure_lines(report: Report, result: CaseResult) -> list[str]:
+    """What failed and how, the proof of the first failure, and the command that repeats it."""
+    if result.failures:
+        first = result.failures[0]
+        session = f"session {visible(first.session)}" if first.session else ""
+        strength = "proved" if first.anomaly is not None else "seen by the case"
+        parts = [result.id, visible(first.name).upper(), session, f"seed {result.seed}", strength]
+        lines = ["   ".join(part for part in parts if part), *proof_lines(result, first)]
+    else:
+        lines = [f"{result.id}   seed {result.seed}", f"  {visible(result.reason)}"]
+    lines += [f"  {visible(line)}" for line in result.schedule.splitlines()]
+    return [*lines, f"  Reproduce with:  {reproduce(report, result)}"]

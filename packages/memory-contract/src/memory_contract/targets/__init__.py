@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,13 +13,14 @@ from typing import Any, Final
 from memory_contract.adapter import Adapter, imported_from_here
 from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
+from memory_contract.handles import Loop
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, bind, enter, write_factory
 from memory_contract.targets.probe import build_adapter
 from memory_contract.targets.simple_stores import VOCABULARIES
-from memory_contract.targets.vocabulary import Vocabulary, close_all
+from memory_contract.targets.vocabulary import Vocabulary, close_object
 from memory_contract.timeouts import run_with_timeout
 
 __all__ = ["FRAMEWORKS", "TargetError", "resolve"]
@@ -212,7 +211,10 @@ def _recognise_made(factory: Factory) -> Vocabulary:
     try:
         store = _make_twice(factory)
     except Exception as error:
-        raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
+        where = " in an empty folder, and takes no workspace" if factory.is_told_nothing else ""
+        raise Unreachable(
+            f"{factory.name} cannot be called{where}: {format_error(error)}"
+        ) from error
     vocabulary = _recognise(store)
     if vocabulary is None:
         raise TargetError(
@@ -228,17 +230,27 @@ def _make_twice(factory: Factory) -> Any:
     An object that the factory returns again is not the kit's to close.
     """
 
-    async def make(workspace: Path) -> Any:
-        made, again = (factory.make(workspace, session="kit-probe") for _ in range(2))
-        for each in [made] if made is again else [again, made]:
-            store, leave = await enter(each, lambda found: _recognise(found) is not None)
-            answer = leave() if leave is not None else close_all([] if made is again else [store])
-            if inspect.isawaitable(answer):
-                await answer
-        return store
+    async def call(workspace: Path) -> list[Any]:
+        return [factory.make(workspace, session="kit-probe") for _ in range(2)]
+
+    def make(workspace: Path) -> Any:
+        loop = Loop()
+        try:
+            made, again = loop.settle(call(workspace))
+            for each in [made] if made is again else [again, made]:
+                entering = enter(each, lambda found: _recognise(found) is not None)
+                store, leave = loop.settle(entering)
+                # Outside of the loop's run: what blocks may have a loop of its own.
+                if leave is not None:
+                    loop.settle(leave())
+                elif made is not again:
+                    loop.settle(close_object(store))
+            return store
+        finally:
+            loop.close()
 
     with (
         tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder,
         factory.work_in(Path(folder)),
     ):
-        return run_with_timeout(CALL_S_MAX, lambda: asyncio.run(make(Path(folder))))
+        return run_with_timeout(CALL_S_MAX, lambda: make(Path(folder)))

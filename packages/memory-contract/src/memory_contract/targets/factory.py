@@ -172,8 +172,6 @@ def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = F
         value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
         for each, value in values
     )
-    if not parameters:
-        arguments = "..."
     per_session = per_session or any(each.name in _SESSION_NAMES for each in chosen)
     takes = "session_id, workspace" if per_session else "workspace"
     return (

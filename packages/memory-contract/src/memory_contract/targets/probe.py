@@ -235,7 +235,10 @@ def _expect_own_data(findings: Findings, current: Path) -> None:
         what = f"has one place for all of its data, and now a session {_SESSION!r} there"
     else:
         return
-    hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
+    assert kind is not None
+    hint = write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
+    # A class that takes nothing cannot be told its place yet.
+    hint = hint.replace("()\n", "(...)  # with its data in the folder `workspace`\n")
     raise TargetError(
         f"{name} takes no workspace, and its store {what}; each case needs an empty one", hint=hint
     )

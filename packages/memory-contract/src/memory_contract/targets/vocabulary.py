@@ -162,7 +162,7 @@ class SessionsHandle(StoreHandle):
 async def close_all(objects: list[Any]) -> None:
     """Close objects, awaiting what is to be awaited."""
     for found in objects:
-        answer = _close(found)
+        answer = close_object(found)
         if inspect.isawaitable(answer):
             await answer
 
@@ -177,7 +177,7 @@ def close_all_blocking(objects: list[Any]) -> None:
             loop.close()
 
 
-def _close(found: Any) -> Any:
+def close_object(found: Any) -> Any:
     """Close an object by its own method, or else the database engine that it opened."""
     for name in ("aclose", "close"):
         if callable(method := getattr(found, name, None)):
