@@ -4,11 +4,12 @@ import random
 
 import pytest
 
-from indelible.backends.postgres import text_index
-from indelible.backends.sqlite import search
+from indelible.backends.postgres import search as postgres_search
+from indelible.backends.sqlite import search as sqlite_search
 from indelible.core import ranking
 from indelible.core.plans import maintenance
 from indelible.core.plans import search as plan
+from tests.support import postgres_server
 from tests.support.stores import Stores, say
 
 WORDS = ["cat", "dog", "rome", "paris", "rain", "sun", "tea", "piano", "violin", "walk", "the"]
@@ -17,6 +18,9 @@ WORDS = ["cat", "dog", "rome", "paris", "rain", "sun", "tea", "piano", "violin",
 @pytest.fixture(params=["sqlite-blocking", "postgres-blocking", "postgres-async"])
 def stores(request, tmp_path):
     opened = Stores(request.param, tmp_path)
+    if opened.engine == "postgres":
+        # Without the statistics that the server has made of rows of other tests.
+        opened.target = postgres_server.fresh_database()
     yield opened
     opened.close()
 
@@ -42,7 +46,7 @@ def all_large(monkeypatch):
 
 
 def set_large(monkeypatch, entries):
-    for module in (search, text_index):
+    for module in (sqlite_search, postgres_search):
         monkeypatch.setattr(module, "COMMON_WORD_ENTRIES", entries)
 
 

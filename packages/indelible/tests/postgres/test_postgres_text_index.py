@@ -4,11 +4,17 @@ import psycopg
 import pytest
 
 import indelible
-from indelible.backends.postgres import text_index
+from indelible.backends.postgres import search
 from indelible.core.plans import search as plan
 from tests.support.stores import say
 
 ENTRY = "WHERE session = (SELECT number FROM indelible.session WHERE name = 's') AND position ="
+
+
+@pytest.fixture
+def url(fresh_url):
+    """A database whose server has no statistics of rows of other tests."""
+    return fresh_url
 
 
 @pytest.fixture
@@ -99,7 +105,7 @@ def test_entries_that_nothing_was_indexed_of_are_read_and_completed(store, run):
 
 
 def test_the_statistics_of_the_server_say_which_words_are_common(store, run, monkeypatch):
-    monkeypatch.setattr(text_index, "COMMON_WORD_ENTRIES", 500)
+    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 500)
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 20)
     for n in range(10):
         texts = (f"a cat number{m} and {'zebra' if m % 50 == 0 else 'dog'}" for m in range(100))
@@ -109,13 +115,13 @@ def test_the_statistics_of_the_server_say_which_words_are_common(store, run, mon
     before = store.search("cats number7 zebra", k=30)
     run("ANALYZE indelible.entry")
     looked: list[str] = []
-    find = text_index.find_words
+    find = search.find_words
 
     async def find_words(words, scope, among):
         looked.extend(words)
         return await find(words, scope, among)
 
-    monkeypatch.setattr(text_index, "find_words", find_words)
+    monkeypatch.setattr(search, "find_words", find_words)
     hits = store.search("cats number7 zebra", k=30)
     assert [(hit.session_id, hit.position) for hit in hits] == [
         (hit.session_id, hit.position) for hit in before
@@ -127,7 +133,7 @@ def test_the_statistics_of_the_server_say_which_words_are_common(store, run, mon
 
 
 def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, monkeypatch):
-    monkeypatch.setattr(text_index, "COMMON_WORD_ENTRIES", 500)
+    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 500)
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 8)
     monkeypatch.setattr("indelible.core.ranking.COMMON_WORD_SHARE", 0.5)
     for n in range(10):
@@ -140,13 +146,13 @@ def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, mon
         )
     run("ANALYZE indelible.entry")
     sent: list[object] = []
-    find = text_index.find_words
+    find = search.find_words
 
     async def find_words(words, scope, among):
         sent.append((tuple(words), among is not None))
         return await find(words, scope, among)
 
-    monkeypatch.setattr(text_index, "find_words", find_words)
+    monkeypatch.setattr(search, "find_words", find_words)
     hits = store.search("violin tea", k=4)
     assert sent == [(("violin",), False), (("tea",), True)]
     assert [hit.entry.value.content for hit in hits[:3]] == ["violin tea"] * 3

@@ -12,9 +12,9 @@ from vector_stores import Watch, new_session, opened
 
 import indelible
 from indelible import CorruptEntryError, Summary, UsageError
-from indelible.backends.postgres import search as postgres_search
+from indelible.backends.postgres import vectors
 from indelible.backends.postgres.entries import pack_vector
-from indelible.backends.postgres.search import DIMENSIONS_MAX
+from indelible.backends.postgres.vectors import DIMENSIONS_MAX
 from indelible.core.embedding import to_embedder
 from indelible.core.settings import Settings
 from indelible.core.similarity import compute_cosine, scale_to_unit
@@ -125,7 +125,7 @@ def test_what_the_server_cannot_tell_apart_is_compared_exactly(store, plain, ses
     for k in (1, 3, 10):
         assert search(store, session, query, k) == search(plain, session, query, k)
     # It is the margin that does it.
-    monkeypatch.setattr(postgres_search, "compute_margin", lambda _: 0.0)
+    monkeypatch.setattr(vectors, "compute_margin", lambda _: 0.0)
     assert search(store, session, query, 1) != search(plain, session, query, 1)
 
 
@@ -140,9 +140,8 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
     with psycopg.connect(url) as connection:
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
             (distance,) = connection.execute(ask, (pack_vector(one), pack_vector(two))).fetchone()
-            assert 2 * abs(
-                1 - distance - compute_cosine(scale_to_unit(one), two)
-            ) < postgres_search.compute_margin(dimension)
+            error = 1 - distance - compute_cosine(scale_to_unit(one), two)
+            assert 2 * abs(error) < vectors.compute_margin(dimension)
 
 
 @pytest.mark.parametrize("query", [[1.0, 0.0], [0.0, 0.0]])

@@ -16,7 +16,7 @@ from indelible.model import Kind
 
 
 def document(text, session="s", position=0, author="", similarity=None, terms=()):
-    length, counts = count_terms(text, terms)
+    length, counts = count_terms(text, frozenset(terms))
     return Document(
         session=session,
         position=position,

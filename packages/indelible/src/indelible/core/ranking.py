@@ -109,10 +109,11 @@ def choose_words(query: str) -> dict[str, str]:
     return words
 
 
-def count_terms(text: str, terms: Collection[str]) -> tuple[int, dict[str, int]]:
+def count_terms(text: str, terms: frozenset[str]) -> tuple[int, dict[str, int]]:
     """Count the words of a text, and those of a query in it."""
     words = list_terms(text)
-    return len(words), dict(Counter(term for term in words if term in terms))
+    # In one order, so that sums over them are the same whenever they are.
+    return len(words), {term: words.count(term) for term in sorted(terms.intersection(words))}
 
 
 @cache
@@ -302,9 +303,11 @@ def _score_sessions(
     documents: Sequence[Document], weights: Mapping[str, float]
 ) -> dict[str, float]:
     """Score sessions by all words of their documents, whatever their length."""
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for document in documents:
-        counts.setdefault(document.session, Counter()).update(document.counts)
+        own = counts.setdefault(document.session, {})
+        for term, count in document.counts.items():
+            own[term] = own.get(term, 0) + count
     return {
         session: sum(weights[term] * count / (count + _SATURATION) for term, count in found.items())
         for session, found in counts.items()

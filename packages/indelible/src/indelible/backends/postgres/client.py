@@ -12,8 +12,8 @@ from indelible.backends.postgres import (  # noqa: F401 (some only register thei
     read,
     risks,
     schema,
-    search,
     sessions,
+    vectors,
     views,
 )
 from indelible.backends.postgres.append import (

@@ -1,102 +1,146 @@
-"""Search over summaries, where the server has the extension pgvector.
+"""Search by words: the primitives on the index of words that find entries.
 
-The server never decides what is found. It compares in single precision, so it names all that may be
-among the nearest, with a margin for what it may have rounded, and core compares those exactly.
+A small scope is looked through, in a large one the index is asked. What a common word takes there
+is the visit to each row that has it: the server's statistics say which words are common.
 """
 
 from __future__ import annotations
 
-from operator import itemgetter
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Final
 
-from indelible import view
-from indelible.backends.postgres.arrays import BytesArray
-from indelible.backends.postgres.entries import encode_embedder, pack_vector
-from indelible.backends.postgres.sessions import load_session
-from indelible.backends.postgres.statements import (
-    CONTENT,
-    HANDLERS,
-    IN_MANY,
-    All,
-    PostgresContext,
-    Sql,
-    split_bounds,
-)
-from indelible.core import rules
-from indelible.core.codec import KIND_FROM, get_kind_prefix
-from indelible.core.operations import FindNearest, StoredEntry
-from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER
-from indelible.model import Kind
+from indelible.backends.postgres.arrays import BytesArray, IntArray
+from indelible.backends.postgres.sessions import decode_name
+from indelible.backends.postgres.statements import CONTENT, All, PostgresContext, Sql
+from indelible.backends.postgres.text_index import ENTRY_ID, IS_UNINDEXED, hash_terms
+from indelible.core.limits import COMMON_WORD_ENTRIES
+from indelible.core.operations import FindText, StoredEntry
+from indelible.core.ranking import Occurrences
+from indelible.core.rows import KIND_BY_NUMBER, SearchScope
 
-# The extension has a bound of its own; longer vectors are stored, and compared by core.
-DIMENSIONS_MAX: Final = 16_000
-# Where the extension is, if this role may use it. Asked each time: it comes and goes as its owner
-# likes, and this travels with the look at the session.
-_EXTENSION: Final = """
-    SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS place
-        ON place.oid = extnamespace
-    WHERE extname = 'vector' AND has_schema_privilege(place.oid, 'USAGE')"""
-_COUNT: Final = "SELECT count(*) " + IN_MANY
-# A summary, or what may have been one before it was damaged.
-_MAY_BE_SUMMARY: Final = f"""
-    (kind = {KIND_NUMBER[Kind.SUMMARY]}
-        OR (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
-            = ($9::bytea[])[kind]) IS NOT TRUE)"""
-# By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
-# so its distance is NaN; that, and vectors that are unknown, only core can compare.
-_NEAREST: Final = f"""
-    WITH compared AS (
-        SELECT position, embedder IS NULL AS unknown,
-            CASE WHEN embedder = $4 AND cardinality(vector) = $5
-                THEN vector::%(schema)s.vector
-                    OPERATOR(%(schema)s.<=>) $6::real[]::%(schema)s.vector END AS distance
-        {IN_MANY} AND {_MAY_BE_SUMMARY}
-    ), reach AS (
-        SELECT distance + $7::float8 AS distance FROM compared WHERE distance IS NOT NULL
-        ORDER BY distance OFFSET $8::bigint LIMIT 1
+# Sessions of a whole namespace that are counted one by one: with more, there are many entries.
+_SESSIONS_MAX: Final = COMMON_WORD_ENTRIES
+_OF_IDS: Final = """
+    FROM unnest($1::bigint[]) AS found (id)
+    JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
+_OF_SESSIONS: Final = "FROM indelible.entry WHERE session = ANY ($1::bigint[])"
+
+_SESSIONS: Final = """
+    SELECT number, name, log_end - born FROM indelible.session WHERE namespace = $1"""
+_UNINDEXED: Final = f"""
+    SELECT number, name FROM indelible.session WHERE namespace = $1 AND number IN (
+        SELECT session FROM indelible.entry WHERE {IS_UNINDEXED})"""
+# How many rows the whole table or all its partitions have, and how many words a row has: estimates
+# from the server's statistics. Before it has any, sessions say how many rows.
+_SIZE: Final = """
+    SELECT coalesce(
+            sum(reltuples / nullif(relpages, 0) * pg_relation_size(pg_class.oid)
+                / current_setting('block_size')::float8) FILTER (WHERE reltuples > 0),
+            (SELECT sum(log_end - born) FROM indelible.session), 0)::bigint,
+        coalesce(max(elem_count_histogram[cardinality(elem_count_histogram)]), 0)::float8
+    FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid AND relkind = 'r'
+    LEFT JOIN pg_stats ON schemaname = 'indelible' AND tablename = relname
+        AND pg_stats.attname = pg_attribute.attname
+    WHERE relnamespace = to_regnamespace('indelible') AND pg_attribute.attname = 'words'"""
+# Which part of the rows has a word, for all words that many have.
+_SHARES: Final = """
+    SELECT word, max(share) FROM pg_stats,
+        unnest(most_common_elems::text::integer[], most_common_elem_freqs) AS common (word, share)
+    WHERE schemaname = 'indelible' AND attname = 'words' AND word = ANY ($1::bigint[])
+    GROUP BY word"""
+_HAS_WORD: Final = """
+    FROM indelible.entry WHERE words @> ARRAY[$1::integer]
+        AND ($2::bigint[] IS NULL OR session = ANY ($2))"""
+_FIND: Final = f"SELECT string_agg(int8send({ENTRY_ID}), '') {_HAS_WORD}"
+_READ: Final = f"""
+    SELECT session, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
+    FROM unnest($1::bigint[], $2::bigint[]) AS found (id, salt)
+    JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
+
+
+async def find_scope(context: PostgresContext, op: FindText) -> SearchScope:
+    """Find the sessions that a search is about."""
+    if op.sessions is not None:
+        named = BytesArray(name.encode() for name in op.sessions)
+        sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, named))
+    elif op.under is not None:
+        # What comes next after a slash is a zero.
+        bounds = (each.encode() for each in (op.under, f"{op.under}/", f"{op.under}0"))
+        below = f"{_SESSIONS} AND (name = $2 OR name > $3 AND name < $4)"
+        sessions = Sql(below, (context.namespace, *bounds))
+    else:
+        sessions = Sql(f"{_SESSIONS} LIMIT $2", (context.namespace, _SESSIONS_MAX + 1))
+    found, lacking = await All((sessions, Sql(_UNINDEXED, (context.namespace,))))
+    unindexed = {number: decode_name(name) for number, name in lacking}
+    total = sum(entries for _, _, entries in found)
+    average = 0.0
+    is_large = total > COMMON_WORD_ENTRIES or len(found) > _SESSIONS_MAX
+    if is_large:
+        ((stored, average),) = await Sql(_SIZE)
+        if op.sessions is None and op.under is None:
+            return SearchScope(None, unindexed, max(total, stored), average, is_large)
+    names = {number: decode_name(name) for number, name, _ in found}
+    unindexed = {number: name for number, name in unindexed.items() if number in names}
+    return SearchScope(names, unindexed, total, average, is_large)
+
+
+async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, int]:
+    """Estimate how many entries have each word, of those that the server knows to be common."""
+    numbers = dict(zip(words, hash_terms(words), strict=True))
+    shares: dict[int, float] = dict(await Sql(_SHARES, (IntArray(numbers.values()),)))
+    return {
+        term: int(shares[number] * scope.total)
+        for term, number in numbers.items()
+        if number in shares
+    }
+
+
+async def find_words(
+    words: Sequence[str], scope: SearchScope, among: Collection[int] | None
+) -> Occurrences:
+    """Find the entries that have each word: by the index, or by looking at all of a few."""
+    numbers = hash_terms(words)
+    if scope.is_large and among is None:
+        sessions = _to_sessions(scope)
+        found = await All(tuple(Sql(_FIND, (number, sessions)) for number in numbers))
+        ids = {term: _parse_ids(each) for term, ((each,),) in zip(words, found, strict=True)}
+        return Occurrences(scope.total, scope.average, ids)
+    if among is None:
+        source, params = _OF_SESSIONS, _to_sessions(scope)
+    else:
+        source, params = _OF_IDS, IntArray(among)
+    ((total, length, *columns),) = await Sql(_build_scan(len(words), source), (params, *numbers))
+    ids = {term: _parse_ids(each) for term, each in zip(words, columns, strict=True)}
+    return Occurrences(total, length / total if total else 0.0, ids)
+
+
+@cache
+def _build_scan(count: int, source: str) -> str:
+    """Build the query for entries with each of so many words, and for the statistics of all."""
+    columns = "".join(
+        f", string_agg(int8send({ENTRY_ID}), '') FILTER (WHERE ${nth}::integer = ANY (words))"
+        for nth in range(2, count + 2)
     )
-    SELECT position, kind, written_at, payload, {CONTENT.format(salt="$10")}
-    FROM compared JOIN indelible.entry USING (position)
-    WHERE session = $1 AND (unknown OR distance = 'NaN'
-        OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
-_MARKS: Final = BytesArray(
-    get_kind_prefix(kind) for kind in sorted(KIND_NUMBER, key=KIND_NUMBER.__getitem__)
-)
+    return f"SELECT count(words), coalesce(sum(cardinality(words)), 0)::bigint{columns} {source}"
 
 
-@HANDLERS.handles(FindNearest)
-async def find_nearest(context: PostgresContext, op: FindNearest) -> tuple[StoredEntry, ...] | None:
-    """Those that may be among the nearest; None where the server cannot tell."""
-    dimension = len(op.vector)
-    if not 0 < dimension <= DIMENSIONS_MAX or (vector := pack_vector(op.vector)) is None:
-        return None
-    row, head, (extension,) = await load_session(context, op.session, Sql(_EXTENSION))
-    extents = rules.choose_frozen_view(op.session, None, head).extents
-    if row is None or not extension or not extents:
-        return None
-    ((schema,),) = extension
-    shown = view.count(extents)
-    within = row.number, *split_bounds(extents)
-    query = (encode_embedder(op.embedder), dimension, vector, compute_margin(dimension))
-    nearest = _NEAREST % {"schema": schema}
-    params = *within, *query, min(op.k, shown) - 1, _MARKS, context.salt(op.session)
-    ((there,),), rows = await All((Sql(_COUNT, within), Sql(nearest, params)))
-    if there != shown:
-        # Vacuumed since the session was loaded, or damaged: a read of all finds out which.
-        return None
-    return tuple(
-        StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest)
-        for position, kind, *rest in sorted(rows, key=itemgetter(0))
-    )
+def _to_sessions(scope: SearchScope) -> IntArray | None:
+    return None if scope.names is None else IntArray(scope.names)
 
 
-def compute_margin(dimension: int) -> float:
-    """How much farther than the k-th nearest, as the server sees it, one of the nearest may be.
+def _parse_ids(joined: bytes | None) -> Sequence[int]:
+    return struct.unpack(f"!{len(joined) // 8}q", joined) if joined else ()
 
-    With u = 2**-24, a sum of n products in single precision, in any order, is wrong by at most
-    n * u / (1 - n * u) of the lengths. The server makes three of them: the product of two vectors
-    and the squares of their lengths. Rounding the vectors turns each by at most u. So a distance is
-    wrong by less than 2 * (n + 2) * u / (1 - n * u), and a difference of two by twice that. This is
-    nearly twice as much again.
-    """
-    return 8 * (dimension + 8) * 2.0**-24
+
+async def read_found(
+    context: PostgresContext, names: Mapping[int, str]
+) -> list[tuple[int, StoredEntry]]:
+    """Read entries, given with the names of their sessions."""
+    salts = {name: context.salt(name) for name in set(names.values())}
+    params = IntArray(names), IntArray(salts[name] for name in names.values())
+    return [
+        (number, StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest))
+        for number, position, kind, *rest in await Sql(_READ, params)
+    ]

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from indelible import view
-from indelible.backends.postgres import text_index
+from indelible.backends.postgres import search, text_index
 from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
@@ -384,7 +384,7 @@ class PostgresTransaction(AsyncTransaction):
     # The index of words
 
     async def find_scope(self, op: FindText) -> SearchScope | None:
-        return await text_index.find_scope(self._context, op) if self._context.search else None
+        return await search.find_scope(self._context, op) if self._context.search else None
 
     async def count_words(
         self,
@@ -392,12 +392,12 @@ class PostgresTransaction(AsyncTransaction):
         scope: SearchScope,
         most: int | None,  # noqa: ARG002 (nothing is counted)
     ) -> dict[str, int]:
-        return await text_index.count_words(words, scope)
+        return await search.count_words(words, scope)
 
     async def find_words(
         self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
-        return await text_index.find_words([*words], scope, among)
+        return await search.find_words([*words], scope, among)
 
     async def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []
@@ -411,7 +411,7 @@ class PostgresTransaction(AsyncTransaction):
         return rows
 
     async def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
-        return await text_index.read_found(self._context, names)
+        return await search.read_found(self._context, names)
 
     async def index_text(self, op: IndexText) -> IndexResult:
         return await text_index.index_page(op)
