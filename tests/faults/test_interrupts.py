@@ -46,7 +46,7 @@ def store(engine, tmp_path):
 
 
 # What is done, and what it adds to the two messages that a session begins with.
-DOES = {
+INTERRUPTED = {
     "append": (lambda store, s, _: store.add_message(s, "user", "new"), ["new"]),
     "append with a key": (
         lambda store, s, _: store.add_message(s, "user", "new", key="new"),
@@ -92,10 +92,10 @@ def check(store, session, adds, where):
     assert slots_held(store) == 0, where
 
 
-@pytest.mark.parametrize("verb", DOES)
+@pytest.mark.parametrize("verb", INTERRUPTED)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
-    do, adds = DOES[verb]
+    do, adds = INTERRUPTED[verb]
     store.add_message("known", "user", "so that all is open")
     for at in itertools.count(1, 1 if SOAK or verb in WHOLE else STRIDE[engine]):
         session, snapshot = f"{verb} {at}", None

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings(
 ENGINES = [engine for engine in stores.ENGINES if engine != "memory"]
 # How many calls are under way at once: more than there are connections.
 CROWD = 20
-DOES = {
+INTERRUPTED = {
     "append": (lambda store, s: store.add_message(s, "user", "new"), ["new"]),
     "batch": (lambda store, s: store.add_messages(s, BATCH), [m.content for m in BATCH]),
     "snapshot": (lambda store, s: store.save_snapshot(s), []),
@@ -102,10 +102,10 @@ def assert_all_or_nothing(seen, adds, where):
     "ignore:Exception ignored in. <coroutine object AsyncPipeline"
     ":pytest.PytestUnraisableExceptionWarning",
 )
-@pytest.mark.parametrize("verb", DOES)
+@pytest.mark.parametrize("verb", INTERRUPTED)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_event_loop_goes_on_wherever_it_was_interrupted(place, engine, verb):
-    do, adds = DOES[verb]
+    do, adds = INTERRUPTED[verb]
     store = place.store
     place.run(store.add_message("known", "user", "so that all is open"))
     for at in itertools.count(1, 1 if SOAK else STRIDE[engine]):
@@ -125,10 +125,10 @@ def test_the_event_loop_goes_on_wherever_it_was_interrupted(place, engine, verb)
     assert place.run(place.crowd())
 
 
-@pytest.mark.parametrize("verb", DOES)
+@pytest.mark.parametrize("verb", INTERRUPTED)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_call_that_is_cancelled_at_any_step_keeps_no_slot(place, verb):
-    do, adds = DOES[verb]
+    do, adds = INTERRUPTED[verb]
     store = place.store
 
     async def cancelled(session, steps):

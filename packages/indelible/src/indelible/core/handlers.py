@@ -120,7 +120,8 @@ def _begin_life(
 ) -> SessionRow:
     """Begin a session, or its next life behind the end of its log."""
     now_ms = tx.now_ms()
-    born = rules.choose_stage_start(name, row.end if row else 0, first)
+    end = row.end if row else 0
+    born = end if first is None else first
     begun = SessionRow(
         name=name,
         number=row.number if row else tx.create_session(name),

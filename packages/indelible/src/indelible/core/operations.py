@@ -8,6 +8,8 @@ Terms used below:
 
 - A session **is active** if it has a life that was not staged and has not expired. A session that
   is not active and is written to begins a new life behind the end of its log.
+- A **version** changes with every append and every change of the view, and with nothing else: not
+  with metadata, snapshots or quarantine.
 - To **sync** an earlier write is to make sure that it has the durability that the store promises
   before it is reported again: the attempt that wrote it may have been interrupted before that.
 """
@@ -592,7 +594,7 @@ class Stage:
 class BeginStage(Operation[Stage]):
     """Begin a life that is not visible yet. An active session is a conflict.
 
-    `first` asks for a certain first position; one before the end of the log is a conflict too.
+    `first` asks for a certain first position: a session that is not active is removed for it.
     Anyone who writes to the session meanwhile begins a life of its own; the stage is then lost.
     """
 

@@ -179,15 +179,6 @@ def build_outline_error(session: str, position: int) -> CorruptEntryError:
     )
 
 
-def choose_stage_start(session: str, end: int, first: int | None) -> int:
-    """Return the first position of a stage: `first` if given, else the end of the log."""
-    if first is None:
-        return end
-    if first < end:
-        raise build_exists_error(session)
-    return first
-
-
 def find_reachable(
     head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
 ) -> Extents:

@@ -45,7 +45,8 @@ class StoreVerb(NamedTuple):
 
     name: str
     kind: VerbKind
-    # The operation whose success makes the verb's write durable; None if the verb writes nothing.
+    # The operation that makes the verb's write durable, the last one if there are several; None if
+    # the verb writes nothing. Injected faults strike at the first operation that commits any verb.
     commits: type[Operation[Any]] | None = None
     # Whether it takes `key`, so that a repeat has no further effect.
     keyed: bool = False
