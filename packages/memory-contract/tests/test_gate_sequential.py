@@ -355,6 +355,28 @@ def test_an_empty_batch_may_be_refused():
     assert "an empty batch is refused" in report.notes
 
 
+def test_what_raises_after_a_refusal_is_told_with_the_refused_append():
+    (result,) = check(
+        of_files(StrandedLock), cases=["refused_append_leaves_nothing"], seed=1
+    ).results
+    assert "a batch with a value that cannot be stored was refused (TypeError" in result.reason
+    assert "TimeoutError: locked" in result.reason
+
+
+class CountsPopsOfNothing(Sound):
+    """A pop from an empty session is a change, which an undo takes back."""
+
+    def pop(self, session):
+        if not self.shown.get(session):
+            self.change(session, [])
+        return super().pop(session)
+
+
+def test_whether_an_undo_takes_back_a_pop_of_nothing_is_not_judged():
+    report = check(of_memory(CountsPopsOfNothing), cases=["short_programs"], seed=1)
+    assert report.verdict == "PASS", report.results
+
+
 def test_a_failed_program_is_told_step_by_step():
     report = check(of_memory(ForkThatLeaks), cases=["short_programs"], seed=1)
     proof = report.results[0].failures[-1].proof
