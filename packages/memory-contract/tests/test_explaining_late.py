@@ -412,9 +412,16 @@ def test_a_session_that_was_seen_empty_is_judged_whole(old):
     assert names(old.explained()) == ["program-order violation"]
 
 
-def test_an_older_session_is_not_held_to_an_order(old):
-    old.read("older")
+def test_entries_that_may_be_older_are_not_held_to_an_order(old):
     old.append("a")
     old.append("b")
     old.read("older", "b", "a")
     assert isinstance(old.explained().verdict, Ok)
+
+
+def test_entries_that_were_looked_for_before_are_held_to_an_order(old):
+    old.read("older")
+    old.append("a")
+    old.append("b")
+    old.read("older", "b", "a")
+    assert names(old.explained()) == ["program-order violation"]

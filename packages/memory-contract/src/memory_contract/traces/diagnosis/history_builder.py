@@ -4,9 +4,9 @@ In a trace an entry is known by a hash, and two may share one ("yes" is said twi
 older than the trace; and what takes entries away may be known only to have been begun. Two rules
 keep a right store from being accused:
 
-- The checker judges sessions of which everything that they ever held is in the trace, appended to
-  them. Hashes that stand for several entries are left out of their history, everywhere alike, and
-  only counted. In all other sessions entries are only counted (`absences`).
+- The checker judges entries whose hash surely stands for them alone: the trace has all appends to
+  their session, and they cannot be older than it. All others are left out of the history,
+  everywhere alike, and only counted (`absences`).
 - A call that may have changed a session in a way that nobody knows makes it undecided from there
   on: what comes later is left out.
 """
@@ -85,7 +85,7 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
     ]
     changes += _find_expiries(session.name, session.decided, metadata)
     return ResolvedHistory(
-        history=[*session.resolve(), *changes] if session.whole else [],
+        history=[*session.resolve(), *changes] if session.has_history else [],
         anomalies=list(session.count(changes)),
         searchable=all(map(session.is_exact, ops)),
         operations=len(operations),
@@ -148,15 +148,14 @@ class _Session:
         # What came in by another way than an append is in no line.
         imported = any(each.verb in ("add_entries", "import_") for each in others)
         self._forked = self.name in metadata.forked
-        # Whether all that the session ever held was appended to it in this trace.
-        self.whole = (
-            metadata.complete and not imported and not self._forked and self._begins_empty()
-        )
+        # Whether all appends to the session are in the trace, and nothing else was ever in it.
+        listed = metadata.complete and not imported and not self._forked
+        self.whole = listed and self._begins_empty()
         appends = [op for op in ops if op.op == "append"]
-        # Whether a trim looks at more than numbers, and whether there is nothing but whole turns.
+        # Whether a trim looks at more than numbers, and whether there is nothing but turns.
         structured = any(op.structured for op in appends)
         turns = all(op.roles == ("user", "assistant") for op in appends)
-        self._only_turns = turns and not structured
+        self._only_turns = self.whole and turns and not structured
         # Appends that may have had an effect, attempts with one key taken together.
         self._appends, self._mixed_keys = _join_attempts(appends)
         self._by_hash: dict[str, list[Event]] = {}
@@ -169,15 +168,15 @@ class _Session:
         # Those that must be seen later, if they were acknowledged.
         since = metadata.changes_known_since
         self._countable = {id(op) for op in stored if op.invoke_ns > since and self._is_decided(op)}
-        # The hashes that stand for one entry alone, with its other fields.
-        self._trusted = {
-            one: token
-            for event in self._appends
-            if self.whole and id(event.op) in anew
-            for token in event.op.ids
-            if len(self._by_hash[one := strip_fields(token)]) == 1
-        }
-        self._exact_trims = not structured and self._by_hash.keys() <= self._trusted.keys()
+        # The hashes that stand for one entry alone: its other fields, and when its append began.
+        self._trusted: dict[str, tuple[str, int]] = {}
+        if listed:
+            sure = [event for event in self._appends if id(event.op) in anew]
+            self._trusted.update(self._find_trusted(sure))
+        # Without entries, a session that may be older than the trace shows nothing.
+        self.has_history = self.whole or bool(self._trusted)
+        known = self._by_hash.keys() <= self._trusted.keys()
+        self._exact_trims = self.whole and not structured and known
 
     def _begins_empty(self) -> bool:
         """Return whether it held nothing when the trace began, nor can that come back."""
@@ -217,6 +216,25 @@ class _Session:
             if op.outcome == "ok" and op.position is not None and op.complete_ns is not None:
                 heapq.heappush(given, (op.complete_ns, op.position))
 
+    def _find_trusted(self, appends: list[Event]) -> Iterator[tuple[str, tuple[str, int]]]:
+        """Yield the hashes that stand for exactly one entry."""
+        # What was there before the trace may come back by an undo or a rollback.
+        moved = any(op.op in ("undo", "rollback") for op in self._ops)
+        looks = [
+            (_get_end(op), frozenset(map(strip_fields, op.value)))
+            for op in self._ops
+            if not moved and op.op == "read" and op.limit is None and not op.turns
+            if isinstance(op.value, tuple)
+        ]
+        for event in appends:
+            for token in event.op.ids:
+                one = strip_fields(token)
+                if len(self._by_hash[one]) > 1:
+                    continue
+                # One that was looked for before it was appended, and was not there, is not older.
+                if self.whole or any(end < event.lo and one not in seen for end, seen in looks):
+                    yield one, (token, event.lo)
+
     # From where on nothing is known
 
     def _is_decided(self, op: TraceOperation) -> bool:
@@ -242,7 +260,7 @@ class _Session:
         if op.op == "append" and op.outcome == "ok":
             return id(op) in self._countable
         if op.op == "read" and op.outcome == "ok":
-            if self.whole:
+            if self.has_history:
                 return not op.turns or self._only_turns
             return op.limit is None and not op.turns and bool(self._countable)
         return True
@@ -253,7 +271,7 @@ class _Session:
         `changes` are what may have removed entries, beside the operations of the session.
         """
         removers = [op for op in self.decided if op.op in REMOVERS]
-        undisturbed = self.whole and not removers and not changes
+        undisturbed = not removers and not changes
         reads = [
             op
             for op in self.decided
@@ -289,7 +307,7 @@ class _Session:
                 if not op.turns or self._only_turns:
                     yield self._resolve_read(op, op.value)
             elif op.op == "pop" and isinstance(op.value, str):
-                if (popped := self._resolve_token(op.value)) is not None:
+                if (popped := self._resolve_token(op.value, op)) is not None:
                     yield to_operation(op, value=popped)
             elif not self.is_exact(op):
                 # It may have taken anything and need not have taken anything.
@@ -300,7 +318,7 @@ class _Session:
                 yield to_operation(op, key=key, value=value)
 
     def _resolve_read(self, op: TraceOperation, seen: tuple[str, ...]) -> Operation:
-        entries = [self._resolve_token(token, turns=op.turns) for token in seen]
+        entries = [self._resolve_token(token, op) for token in seen]
         value = tuple(id_ for id_ in entries if id_ is not None)
         # What was left out counted for the limit.
         full = op.limit is not None and len(seen) >= op.limit
@@ -315,12 +333,15 @@ class _Session:
         """Return whether the checker knows what an operation removes."""
         return op.op != "trim" or (self._exact_trims and not op.unsure)
 
-    def _resolve_token(self, token: str, *, turns: bool = False) -> str | None:
-        """Return the entry that a hash stands for; None if it is ambiguous."""
+    def _resolve_token(self, token: str, op: TraceOperation) -> str | None:
+        """Return the entry that a hash stands for; None if it is ambiguous, or older."""
         one = strip_fields(token)
-        if one in self._trusted:
-            return one if turns or _has_fields(self._trusted[one], token) else CORRUPTED + one
-        return None if one in self._by_hash else one
+        if one not in self._trusted:
+            return one if self.whole and one not in self._by_hash else None
+        stored, since = self._trusted[one]
+        if not self.whole and _get_end(op) < since:
+            return None
+        return one if op.turns or _has_fields(stored, token) else CORRUPTED + one
 
 
 def _get_end(op: TraceOperation) -> int:
