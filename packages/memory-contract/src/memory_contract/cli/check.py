@@ -148,13 +148,15 @@ def check(arguments: Namespace) -> int:
         file = arguments.deviations
         known = find_deviations(Path.cwd()) if file is None else read_deviations(file)
         _make_folder(folder)
-        found = _run(arguments, known, budget_s)
+        shown = ProgressDisplay(target=arguments.target, keeps_last=arguments.keeps_last)
+        found = _run(arguments, known, budget_s, shown)
     page = _write_report(found, folder)
     if arguments.as_json:
         # ASCII: what a store gave back may hold what no terminal and no pipe can take.
         print(json.dumps(to_json(found), indent=2))
     else:
-        print_summary(found, page=page)
+        on_one_screen = sys.stdout.isatty() and sys.stderr.isatty()
+        print_summary(found, page=page, proved=shown.proved if on_one_screen else None)
         print(suggest_next(found, page))
     return found.exit_code
 
@@ -214,13 +216,15 @@ def is_quick(arguments: Namespace) -> bool:
     return sys.stdout.isatty() and not arguments.as_json
 
 
-def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Report:
+def _run(
+    arguments: Namespace, deviations: Deviations, budget_s: float, shown: ProgressDisplay
+) -> Report:
     gates, cases = arguments.gate or (), arguments.case or ()
     # The whole command line is checked before the store is opened.
     chosen = contract_run.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
-    with ProgressDisplay() as progress, redirect_stdout(sys.stderr):
+    with shown as progress, redirect_stdout(sys.stderr):
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)
             return replace(found, results=tuple(map(deviations.apply, found.results)))

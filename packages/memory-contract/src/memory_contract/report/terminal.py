@@ -63,10 +63,18 @@ class Line(NamedTuple):
 
 
 def print_summary(
-    report: Report, *, page: Path | None = None, stream: TextIO | None = None
+    report: Report,
+    *,
+    page: Path | None = None,
+    stream: TextIO | None = None,
+    proved: CaseResult | None = None,
 ) -> None:
-    """Print the whole report; `page` is the path of its timeline, if it was written."""
-    print_lines(render_summary(report, page=page), sys.stdout if stream is None else stream)
+    """Print the whole report; `page` is the path of its timeline, if it was written.
+
+    The proof of `proved` is left out: it was shown before, where this is printed.
+    """
+    lines = render_summary(report, page=page, proved=proved)
+    print_lines(lines, sys.stdout if stream is None else stream)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:
@@ -109,10 +117,12 @@ class StatusLine:
         self.show("")
 
 
-def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
+def render_summary(
+    report: Report, *, page: Path | None = None, proved: CaseResult | None = None
+) -> list[Line]:
     """All lines of the report."""
     return [
-        *_render_proofs(report, page),
+        *_render_proofs(report, page, proved),
         *_render_gates(report),
         Line(""),
         *_render_reasons(report),
@@ -121,18 +131,21 @@ def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
     ]
 
 
-def _render_proof(report: Report, result: CaseResult, page: Path | None) -> Iterator[Line]:
+def render_proof(
+    report: Report, result: CaseResult, *, page: Path | None = None, is_proved: bool = False
+) -> Iterator[Line]:
     """The proof of a result's first failure, and the command that repeats it."""
     head, *proof, again = failure_lines(report, result)
-    yield Line(f"FAILED {head}", BOLD_RED)
-    yield from map(Line, proof)
-    yield Line(again, BOLD, is_copied=True)
+    yield Line(f"FAILED {head}{'   (see above)' if is_proved else ''}", BOLD_RED)
+    if not is_proved:
+        yield from map(Line, proof)
+        yield Line(again, BOLD, is_copied=True)
     if page is not None:
         anchor = f"{visible(str(page))}#case-{slug(result)}"
         yield Line(f"  Timeline:        {anchor}", is_copied=True)
 
 
-def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
+def _render_proofs(report: Report, page: Path | None, proved: CaseResult | None) -> Iterator[Line]:
     failed = [result for result in report.results if result.verdict == "FAIL"]
     # The same case in another mode has, as a rule, the same proof.
     seen: set[tuple[str, str]] = set()
@@ -143,7 +156,8 @@ def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
             briefly.append(result)
             continue
         seen.add((result.case, name))
-        yield from _render_proof(report, result, page)
+        is_proved = proved is not None and result.id == proved.id
+        yield from render_proof(report, result, page=page, is_proved=is_proved)
         yield Line("")
     if briefly:
         yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", BOLD_RED)
