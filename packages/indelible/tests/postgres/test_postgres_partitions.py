@@ -7,6 +7,7 @@ import pytest
 from pg_workers import write_batches
 
 import indelible
+from indelible.backends.postgres import search
 from tests.support.ledger import check
 from tests.support.verbs import every_verb
 
@@ -38,3 +39,19 @@ def test_many_processes_append_to_partitions(worker_pool, partitioned):
     with psycopg.connect(partitioned) as connection:
         used = connection.execute("SELECT count(DISTINCT tableoid) FROM indelible.entry").fetchone()
     assert used == (4,)
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_the_index_of_words_covers_all_partitions(partitioned, monkeypatch, analyzed):
+    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 50)
+    with indelible.open(partitioned) as store:
+        for n in range(100):
+            store.add_message(f"s{n}", "user", f"a cat number{n % 50}")
+        if analyzed:
+            with psycopg.connect(partitioned, autocommit=True) as connection:
+                connection.execute("ANALYZE")
+        hits = store.search("cats number7")
+    assert {(hit.session_id, hit.dropped) for hit in hits} == {
+        ("s7", ("cats",)),
+        ("s57", ("cats",)),
+    }
