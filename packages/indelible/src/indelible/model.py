@@ -423,7 +423,10 @@ class TimelineEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A change of the view in the past: a trim, hide, clear, rollback, undo or repair."""
+    """A change of the view in the past: a trim, hide, clear, rollback, undo or repair.
+
+    `before` and `after` are the positions that were visible right before and right after it.
+    """
 
     change: str
     at: datetime
@@ -431,6 +434,8 @@ class Change:
     undone: bool
     dropped: tuple[int, ...]
     restored: tuple[int, ...]
+    before: Extents = field(repr=False)
+    after: Extents = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
