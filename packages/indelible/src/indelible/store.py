@@ -784,9 +784,9 @@ class MemoryStore:
     ) -> Timeline:
         """Return all entries of a session, visible or not, with its snapshots and view changes.
 
-        `last` returns only the newest entries, `before` only those before a position. `on_page` is for long sessions: it is called with a
-        `Timeline` for each page of entries as soon as it was read, at least once, and all pages
-        show the same state. The result then has no entries.
+        `last` returns only the newest entries, `before` only those before a position. `on_page` is
+        for long sessions: it is called with a `Timeline` for each page of entries as soon as it was
+        read, at least once, and all pages show the same state. The result then has no entries.
         """
         return self._run(
             maintenance.read_timeline(session_id, last=last, before=before, on_page=on_page)
