@@ -19,6 +19,7 @@ from indelible.cli import (
     change_commands,
     copy_command,
     doctor_command,
+    inspect_command,
     maintenance_commands,
     memory_commands,
     read_commands,
@@ -164,6 +165,12 @@ _add_command(
     "memories ana/facts drink --url agent.db",
 )
 _add_command(read_commands.claims, LOOK, "claims --url agent.db")
+_add_command(
+    inspect_command.inspect,
+    LOOK,
+    "inspect agent.db",
+    "inspect agent.db --write --port 8123 --no-open",
+)
 _add_command(
     change_commands.append,
     CHANGE,

@@ -1,0 +1,1 @@
+"""`indelible inspect`: pages that show a store in a browser (extra `inspector`)."""
