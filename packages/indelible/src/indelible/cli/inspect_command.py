@@ -46,9 +46,7 @@ def inspect(
     try:
         from indelible.inspector import app, security, server  # noqa: PLC0415 (an extra)
     except ImportError as error:
-        raise UnsupportedError(
-            f"inspect needs more packages: {format_install_command('inspector')} ({error})"
-        ) from error
+        raise build_missing_inspector_error(error) from error
 
     async def serve() -> None:
         listener = server.bind(port)
@@ -72,3 +70,10 @@ def inspect(
     # The server has closed its connections when Ctrl-C arrives here.
     with suppress(KeyboardInterrupt):
         asyncio.run(serve())
+
+
+def build_missing_inspector_error(error: ImportError) -> UnsupportedError:
+    """Build the error for what the extra `inspector` would bring."""
+    return UnsupportedError(
+        f"this needs the extra `inspector`: {format_install_command('inspector')} ({error})"
+    )

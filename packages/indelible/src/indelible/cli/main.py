@@ -216,6 +216,7 @@ _add_command(
     MAINTAIN,
     "export backup.jsonl --url agent.db",
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
+    "export bug.html user-42 --html --redact --url agent.db",
 )
 _add_command(
     transfer_commands.import_, MAINTAIN, "import backup.jsonl --url restored.db", name="import"

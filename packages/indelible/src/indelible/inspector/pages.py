@@ -313,12 +313,16 @@ class Pages:
         )
 
     async def read_extents(self, session: str, page: Extents) -> list[TimelineEntry]:
-        """Read the entries of some extents, by as few calls as they lie apart."""
+        """Read the entries of some extents, as visible, by as few calls as they lie apart."""
         entries: list[TimelineEntry] = []
         wanted = {position for start, stop in page for position in range(start, stop)}
         for start, stop in plan_reads(page):
             found = await self.store.timeline(session, last=stop - start, before=stop)
-            entries += (each for each in found.entries if each.entry.position in wanted)
+            entries += (
+                TimelineEntry(entry=each.entry, visible=True)
+                for each in found.entries
+                if each.entry.position in wanted
+            )
         return entries
 
 

@@ -37,6 +37,10 @@ TEXT_CHARS_MAX: Final = 4_000
 LINE_CHARS_MAX: Final = 72
 REDACTED: Final = "redacted"
 
+# Roles that a redacted page names.
+_KNOWN_ROLES: Final = frozenset(
+    ("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
+)
 # The colours of the page.
 _TONES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
 
@@ -117,6 +121,10 @@ class TextWriter:
         """Return a name that the content of an entry gives."""
         return REDACTED if self.redact and name else name
 
+    def role(self, role: str) -> str:
+        """Return the role of a message."""
+        return role if role in _KNOWN_ROLES else self.name(role)
+
 
 def _format_json(value: Any) -> str:
     """Format a value as JSON, on one line if it is short."""
@@ -130,13 +138,15 @@ def build_rows(
     *,
     first: int = 0,
     end: int | None = None,
+    begin: int | None = None,
     changes: Sequence[Change] = (),
     snapshots: Iterable[Snapshot] = (),
     writer: TextWriter | None = None,
 ) -> list[PageRow]:
     """Build the rows of the entries in `[first, end)`; those around join calls with results.
 
-    An entry that has nothing but results of calls on this page is shown with its calls.
+    An entry that has nothing but results of calls on this page is shown with its calls. The page
+    begins with `first`, or at `begin` if it has rows before these.
     """
     writer = writer or TextWriter()
     rows: dict[int, PageRow] = {}
@@ -144,7 +154,7 @@ def build_rows(
         rows[each.entry.position] = _build_row(each, writer)
         if not each.visible:
             rows[each.entry.position].hidden_by = find_hiding(changes, each.entry.position)
-    joined = _join_calls(entries, rows, first, writer)
+    joined = _join_calls(entries, rows, first if begin is None else begin, writer)
     inside = (
         row
         for position, row in rows.items()
@@ -169,7 +179,7 @@ def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
     author = value.role if isinstance(value, ChatMessage) else KIND_OF[type(value)]
     row = PageRow(
         position=entry.position,
-        author=author.replace("_", " ") if not isinstance(value, ChatMessage) else author,
+        author=writer.role(author) if isinstance(value, ChatMessage) else author.replace("_", " "),
         tone=_TONES.get(author, "other") if isinstance(value, ChatMessage) else author,
         visible=item.visible,
         written_at=entry.written_at,
@@ -219,7 +229,8 @@ def _add_message(row: PageRow, message: ChatMessage, writer: TextWriter) -> None
 
 
 def _add_memory(row: PageRow, memory: StoredMemory, writer: TextWriter) -> None:
-    row.memory_id, row.source = memory.id, memory.source
+    row.memory_id = writer.name(memory.id)
+    row.source = None if writer.redact else memory.source
     if memory.retracted or not memory.id:
         row.texts.append(ShownText(text="retracted" if memory.id else "erased"))
     if memory.text is not None:
@@ -229,7 +240,7 @@ def _add_memory(row: PageRow, memory: StoredMemory, writer: TextWriter) -> None:
 
 
 def _join_calls(
-    entries: Sequence[TimelineEntry], rows: dict[int, PageRow], first: int, writer: TextWriter
+    entries: Sequence[TimelineEntry], rows: dict[int, PageRow], begin: int, writer: TextWriter
 ) -> set[int]:
     """Give calls their results; return the entries that are shown with their calls alone."""
     waiting = OpenCalls()
@@ -252,7 +263,7 @@ def _join_calls(
                     visible=item.visible,
                     written_at=item.entry.written_at,
                 )
-            if asked is None or asked < first:
+            if asked is None or asked < begin:
                 row.answers.append(asked)
                 row.failed = row.failed or failed
                 apart += 1
