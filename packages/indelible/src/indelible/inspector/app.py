@@ -45,7 +45,7 @@ def build_app(store: AsyncMemoryStore, access: Access, *, target: str, write: bo
     routes = [
         Route("/", views.show("sessions.html", pages.sessions)),
         Route("/session", views.show("session.html", pages.session)),
-        Route("/session/rows", views.show("rows.html", pages.session_rows)),
+        Route("/session/rows", views.show("rows.html", pages.session)),
         Route("/session/news", views.show("news.html", pages.session_news)),
         Route("/entry", views.show("entry.html", pages.entry)),
         Route("/diff", views.show("diff.html", pages.diff)),

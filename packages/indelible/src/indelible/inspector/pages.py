@@ -99,7 +99,7 @@ class Pages:
     async def session(self, fields: Fields) -> Shown:
         """A session, now or at another moment: its newest entries, or those before a position."""
         session = get_field(fields, "id")
-        head = await self._read_head(session)
+        head = await self._read_head(session, last=ENTRIES_PAGE + CONTEXT_ENTRIES)
         moments = list_moments(head)
         moment = find_moment(moments, fields.get("at", ""))
         before = min(_parse_position(fields.get("before")) or moment.end, moment.end)
@@ -116,15 +116,6 @@ class Pages:
             "end": moment.end,
             "before": before,
         }
-
-    async def session_rows(self, fields: Fields) -> Shown:
-        """The entries before a position, to be put into a page that is open."""
-        session = get_field(fields, "id")
-        head = await self._read_head(session)
-        moment = find_moment(list_moments(head), fields.get("at", ""))
-        before = min(_parse_position(fields.get("before")) or moment.end, moment.end)
-        rows = await self._read_rows(session, head, moment, before)
-        return {"info": head.info, "moment": moment, "page": rows, "is_now": moment.id == NOW}
 
     async def session_news(self, fields: Fields) -> Shown | None:
         """What came behind a position since a version; None if nothing did."""
@@ -276,9 +267,9 @@ class Pages:
         except MemoryStoreError as error:
             state.error = error.message
 
-    async def _read_head(self, session: str) -> Timeline:
-        """Read the state of a session that is there, without its entries but the newest."""
-        head = await self.store.timeline(session, last=1)
+    async def _read_head(self, session: str, *, last: int = 1) -> Timeline:
+        """Read the state of a session that is there, with its newest entries."""
+        head = await self.store.timeline(session, last=last)
         if head.info.status is Status.NEW:
             raise SessionNotFoundError(f"there is no session {session!r}", session=session)
         return head
@@ -287,9 +278,11 @@ class Pages:
         self, session: str, head: Timeline, moment: Moment, before: int
     ) -> RowPage:
         """Read a page of entries before a position, and build their rows."""
-        found = await self.store.timeline(
-            session, last=ENTRIES_PAGE + 2 * CONTEXT_ENTRIES, before=before + CONTEXT_ENTRIES
-        )
+        found = head
+        if before != find_end(head):
+            found = await self.store.timeline(
+                session, last=ENTRIES_PAGE + 2 * CONTEXT_ENTRIES, before=before + CONTEXT_ENTRIES
+            )
         positions = [each.entry.position for each in found.entries]
         inside = [position for position in positions if position < before][-ENTRIES_PAGE:]
         first = inside[0] if inside else before
@@ -302,7 +295,8 @@ class Pages:
         rows = build_rows(
             entries,
             first=0 if is_start else first,
-            end=None if before == moment.end else before,
+            # Entries that were appended meanwhile come by `session_news`.
+            end=before,
             changes=moment.changes,
             snapshots=head.snapshots,
         )

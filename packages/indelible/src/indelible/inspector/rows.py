@@ -167,13 +167,12 @@ def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
     entry = item.entry
     if isinstance(entry, CorruptEntry):
         reason = f"{entry.reason}; its {len(entry.raw)} bytes are kept"
-        texts = [ShownText(text=reason)]
         return PageRow(
             position=entry.position,
             author="unreadable",
             tone="damaged",
             visible=item.visible,
-            texts=texts,
+            texts=[writer.write(reason)],
         )
     value = entry.value
     author = value.role if isinstance(value, ChatMessage) else KIND_OF[type(value)]

@@ -128,13 +128,14 @@ def read_timeline(
     shown = view.freeze(head.view, head.end)
     undone = find_undone(journal.lines)
     newest = find_undoable(journal.lines)
+    changes = {line.key: _build_change(line, undone) for line in journal.lines}
     timeline = Timeline(
         info=replace(build_session_info(session, head), snapshots=len(snapshots.records)),
         entries=(),
         hidden=view.subtract(((head.born, head.end),), shown),
         snapshots=tuple(build_snapshot(session, record) for record in snapshots.records),
-        changes=tuple(_build_change(line, undone) for line in journal.lines),
-        undo=None if newest is None else _build_change(newest, undone),
+        changes=tuple(changes.values()),
+        undo=None if newest is None else changes[newest.key],
     )
     entries: list[TimelineEntry] = []
 
