@@ -6,7 +6,6 @@ Everything here is computed from values of the public API; templates escape all 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,7 +28,7 @@ from indelible.model import (
     ToolResult,
     Value,
 )
-from indelible.view import Extents, contains
+from indelible.view import Extents, contains, subtract
 
 # What a timeline shows of a text; the page of an entry shows more.
 TEXT_CHARS_MAX: Final = 4_000
@@ -149,11 +148,12 @@ def build_rows(
     begins with `first`, or at `begin` if it has rows before these.
     """
     writer = writer or TextWriter()
+    hidden = [(each, subtract(each.before, each.after)) for each in changes]
     rows: dict[int, PageRow] = {}
     for each in entries:
         rows[each.entry.position] = _build_row(each, writer)
         if not each.visible:
-            rows[each.entry.position].hidden_by = find_hiding(changes, each.entry.position)
+            rows[each.entry.position].hidden_by = _find_hiding(hidden, each.entry.position)
     joined = _join_calls(entries, rows, first if begin is None else begin, writer)
     inside = (
         row
@@ -281,11 +281,10 @@ def _has_only_answers(value: Value) -> bool:
     return all(get_block_kind(block) == "result" for block in blocks)
 
 
-def find_hiding(changes: Iterable[Change], position: int) -> Change | None:
+def _find_hiding(hidden: Iterable[tuple[Change, Extents]], position: int) -> Change | None:
     """Find the newest change that hid a position; changes come newest first."""
-    for change in changes:
-        at = bisect_left(change.dropped, position)
-        if at < len(change.dropped) and change.dropped[at] == position:
+    for change, extents in hidden:
+        if contains(extents, position, position + 1):
             return change
     return None
 

@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from indelible.model import Change
 from indelible.printable import escape_unseen, escape_unseen_in_lines
-from indelible.view import Extents
+from indelible.view import Extents, count, subtract
 
 _FOUND = re.compile(r"\[([^\[\]]+)\]")
 
@@ -33,6 +34,7 @@ def build_environment() -> Environment:
         ago=_format_ago,
         many=_format_count,
         extents=_format_extents,
+        effect=_format_effect,
         found=_mark_found,
     )
     environment.globals.update(link=build_link)
@@ -77,6 +79,13 @@ def _format_count(number: int | Sized, noun: str, plural: str = "") -> str:
 
 def _format_extents(extents: Extents) -> str:
     return ", ".join(f"{a}\N{EN DASH}{b - 1}" if b - a > 1 else f"{a}" for a, b in extents)
+
+
+def _format_effect(change: Change) -> str:
+    """Say how many entries a change hid and brought back."""
+    hid = count(subtract(change.before, change.after))
+    back = count(subtract(change.after, change.before))
+    return (f" · hid {hid:,}" if hid else "") + (f" · brought back {back:,}" if back else "")
 
 
 def _mark_found(snippet: str) -> Markup:

@@ -187,14 +187,11 @@ def _read_log_page(session: str, start: int, end: int) -> Plan[tuple[list[LogRow
 
 
 def _build_change(line: JournalLine, undone: Collection[str]) -> Change:
-    before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
     return Change(
         change=line.change,
         at=to_datetime(line.changed_at_ms),
         key=line.key,
         undone=line.key in undone,
-        dropped=tuple(view.iter_positions(view.subtract(before, after))),
-        restored=tuple(view.iter_positions(view.subtract(after, before))),
-        before=before,
-        after=after,
+        before=view.freeze(line.before, line.end),
+        after=view.freeze(line.after, line.end),
     )
