@@ -152,7 +152,13 @@ class Pages:
                 session=session,
             )
         writer = TextWriter(chars_max=ENTRY_CHARS_MAX)
-        (row,) = build_rows(entries, first=position, changes=found.changes, writer=writer)
+        (row,) = build_rows(
+            found.entries,
+            first=position,
+            end=position + 1,
+            changes=found.changes,
+            writer=writer,
+        )
         value = getattr(entries[0].entry, "value", None)
         raw = None if value is None else writer.write(value.model_dump(mode="json"))
         return {"info": found.info, "row": row, "raw": raw}

@@ -65,12 +65,13 @@ class AnswerCard:
 
 @dataclass(kw_only=True, slots=True)
 class CallCard:
-    """A tool call; `answer` is None if it has no result, as far as entries were read."""
+    """A tool call; `answer` is None if it has no result up to the position `read_to`."""
 
     call_id: str
     name: str
     arguments: ShownText | None
     answer: AnswerCard | None = None
+    read_to: int = 0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -270,6 +271,7 @@ def _join_calls(
             joined.add(position)
         for call in row.calls:
             waiting.add(call.call_id, len(calls))
+            call.read_to = entries[-1].entry.position
             calls.append((position, call))
     return joined
 
