@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Iterable
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -116,9 +115,9 @@ class Guard:
         request.scope["fields"] = fields
         return None
 
-    def _check_host(self, hosts: Iterable[str]) -> None:
+    def _check_host(self, hosts: list[str]) -> None:
         """Refuse names that somebody else's DNS points at this machine."""
-        if [each for each in hosts if each in self._access.hosts] != list(hosts) or not hosts:
+        if len(hosts) != 1 or hosts[0] not in self._access.hosts:
             raise RefusedError(421, "The inspector has another address.")
 
     def _let_in(self, token: str) -> Response:
