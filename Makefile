@@ -101,11 +101,11 @@ $(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS)
 	$(OLDEST)/bin/pip install $(EDITABLE)
 	@touch $@
 
-test-browser: $(READY) ## The page of a report in Debian's Chromium; installs that, which needs root
+test-browser: $(READY) ## The inspector, and the page of a report, in Debian's Chromium; installs that, which needs root
 	command -v chromium >/dev/null || (apt-get update --quiet && \
 		DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends chromium)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
-	$(BIN)/pytest packages/memory-contract/tests/browser
+	$(BIN)/pytest packages/indelible/tests/browser packages/memory-contract/tests/browser
 
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
 	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_plugin_matrix.py

@@ -31,11 +31,11 @@ PARTS = [
     {"session_copy"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
-    {"adapters", "cli", "testing", "__main__"},
+    {"adapters", "cli", "inspector", "testing", "__main__"},
 ]
 LEVEL = {part: level for level, parts in enumerate(PARTS) for part in parts}
 # The last parts do not import one another, but for these.
-SIDEWAYS = {("cli", "adapters"), ("__main__", "cli")}
+SIDEWAYS = {("cli", "adapters"), ("cli", "inspector"), ("__main__", "cli")}
 # Only the module that describes indelible to the kit imports the kit.
 KIT_USERS = {"indelible.testing.contract_target", "indelible.testing.recording"}
 

@@ -38,9 +38,10 @@ EXITS_WITH_1 = (
 EXITS_WITH_0 = "--ignore note.created_at"
 # They run until they are ended: by the end of their input, and by Ctrl-C.
 ENDED_BY_EOF = "indelible mcp"
-ENDED_BY_CTRL_C = "memory-contract proxy"
+ENDED_BY_CTRL_C = ("memory-contract proxy", "indelible inspect")
 # Places that examples name; servers of the tests listen elsewhere.
 REDIS, POSTGRES, LISTEN = "redis://localhost", "postgresql://localhost/agent", "127.0.0.1:6432"
+PORT = "--port 8123"
 
 
 def helps():
@@ -147,7 +148,7 @@ def on_our_servers(example):
         example = re.sub(rf"{REDIS}(:6379)?(?=\s|$)", url, example)
     if POSTGRES in example:
         example = example.replace(POSTGRES, postgres_server.emptied_database())
-    return example.replace(LISTEN, "127.0.0.1:0")
+    return example.replace(LISTEN, "127.0.0.1:0").replace(PORT, "--port 0")
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -168,6 +169,8 @@ def in_folder():
     """The environment of a person who named no store, with the commands in reach."""
     given = environment()
     del given["INDELIBLE_URL"]
+    # A browser that opens nothing.
+    given["BROWSER"] = "true"
     return {**given, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{given['PATH']}"}
 
 

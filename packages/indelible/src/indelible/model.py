@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple, Protocol, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, Strict
 
 from indelible.errors import UsageError
-from indelible.view import Extents, from_positions, normalize
+from indelible.view import Extents, from_positions, iter_positions, normalize, subtract
 
 
 class Never:
@@ -423,14 +423,27 @@ class TimelineEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A change of the view in the past: a trim, hide, clear, rollback, undo or repair."""
+    """A change of the view in the past: a trim, hide, clear, rollback, undo or repair.
+
+    `before` and `after` are the positions that were visible right before and right after it.
+    """
 
     change: str
     at: datetime
     key: str
     undone: bool
-    dropped: tuple[int, ...]
-    restored: tuple[int, ...]
+    before: Extents = field(repr=False)
+    after: Extents = field(repr=False)
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The positions that it hid."""
+        return tuple(iter_positions(subtract(self.before, self.after)))
+
+    @property
+    def restored(self) -> tuple[int, ...]:
+        """The positions that it showed again."""
+        return tuple(iter_positions(subtract(self.after, self.before)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -775,15 +775,22 @@ class MemoryStore:
     # Maintenance
 
     def timeline(
-        self, session_id: str, *, last: int | None = None, on_page: OnPage | None = None
+        self,
+        session_id: str,
+        *,
+        last: int | None = None,
+        before: int | None = None,
+        on_page: OnPage | None = None,
     ) -> Timeline:
         """Return all entries of a session, visible or not, with its snapshots and view changes.
 
-        `last` returns only the newest entries. `on_page` is for long sessions: it is called with a
-        `Timeline` for each page of entries as soon as it was read, at least once, and all pages
-        show the same state. The result then has no entries.
+        `last` returns only the newest entries, `before` only those before a position. `on_page` is
+        for long sessions: it is called with a `Timeline` for each page of entries as soon as it was
+        read, at least once, and all pages show the same state. The result then has no entries.
         """
-        return self._run(maintenance.read_timeline(session_id, last=last, on_page=on_page))
+        return self._run(
+            maintenance.read_timeline(session_id, last=last, before=before, on_page=on_page)
+        )
 
     def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None

@@ -242,6 +242,9 @@ def test_a_timeline_shows_what_is_hidden_and_what_undo_would_bring_back(store):
     assert store.timeline("s").undo is None
     assert [change.change for change in store.timeline("s").changes] == ["undo", "rollback"]
     assert [change.undone for change in store.timeline("s").changes] == [False, True]
+    undo, rollback = store.timeline("s").changes
+    assert (undo.before, undo.after) == (((0, 3), (5, 6)), ((0, 6),))
+    assert (rollback.before, rollback.after) == (((0, 5),), ((0, 3),))
 
 
 def test_a_timeline_of_the_newest_entries(store):
@@ -251,6 +254,10 @@ def test_a_timeline_of_the_newest_entries(store):
     assert positions(store.timeline("s", last=2)) == [4, 5]
     assert positions(store.timeline("s", last=0)) == []
     assert positions(store.timeline("s", last=10)) == [0, 1, 2, 3, 4, 5]
+    assert positions(store.timeline("s", last=2, before=4)) == [2, 3]
+    assert positions(store.timeline("s", before=2)) == [0, 1]
+    assert positions(store.timeline("s", last=2, before=99)) == [4, 5]
+    assert positions(store.timeline("s", last=2, before=0)) == []
     # A vacuum leaves gaps, also among the newest.
     kept = store.save_snapshot("s")
     fill(store, 10)
@@ -258,8 +265,10 @@ def test_a_timeline_of_the_newest_entries(store):
     store.vacuum(undo_window=0)
     assert positions(store.timeline("s", last=2)) == [5, 15]
     assert positions(store.timeline("s", last=9)) == [5, 15]
-    with pytest.raises(UsageError):
-        store.timeline("s", last=-1)
+    assert positions(store.timeline("s", last=1, before=15)) == [5]
+    for wrong in ({"last": -1}, {"before": -1}):
+        with pytest.raises(UsageError):
+            store.timeline("s", **wrong)
 
 
 def test_a_timeline_comes_in_pages_of_one_state(store):

@@ -1,21 +1,8 @@
-import shutil
-
 import pytest
-from playwright.sync_api import sync_playwright
 
-# A bound on what never comes, not on what is slow.
-WAIT_MS_MAX = 15_000
-CHROMIUM = shutil.which("chromium")
+from tests.support.browser import WAIT_MS_MAX, browser
 
-
-@pytest.fixture(scope="session")
-def browser():
-    assert CHROMIUM, "there is no chromium: `make test-browser` installs it"
-    with sync_playwright() as playwright:
-        # Root has no sandbox in a container; the pages are our own.
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
+__all__ = ["browser"]
 
 
 class Opened:

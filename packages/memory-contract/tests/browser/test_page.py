@@ -3,12 +3,12 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from memory_contract import Report
+from tests.support.browser import CONTRAST, CONTRAST_MIN
 from tests.support.report_samples import (
     HALF,
     HOSTILE,
@@ -24,9 +24,6 @@ from tests.support.report_samples import (
 )
 
 PHONE = {"width": 390, "height": 844}
-# What WCAG asks of text of this size.
-CONTRAST_MIN = 4.5
-CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 
 
 def only(result):

@@ -77,6 +77,14 @@ class Location:
             # No permission to look: opening it reports why.
             return True
 
+    def owns(self, path: Path) -> bool:
+        """Return whether a file is part of the store."""
+        own = _find_file(self.url)
+        if own is None:
+            return False
+        names = (own.name + end for end in ("", "-wal", "-shm", "-journal"))
+        return path.resolve() in {own.resolve().with_name(name) for name in names}
+
     def is_same_as(self, other: Location) -> bool:
         """Return whether two URLs name one store, as far as that is known without opening them."""
         if self.namespace != other.namespace:

@@ -19,6 +19,7 @@ from indelible.cli import (
     change_commands,
     copy_command,
     doctor_command,
+    inspect_command,
     maintenance_commands,
     memory_commands,
     read_commands,
@@ -165,6 +166,12 @@ _add_command(
 )
 _add_command(read_commands.claims, LOOK, "claims --url agent.db")
 _add_command(
+    inspect_command.inspect,
+    LOOK,
+    "inspect agent.db",
+    "inspect agent.db --write --port 8123 --no-open",
+)
+_add_command(
     change_commands.append,
     CHANGE,
     'append user-42 user "Where is my order?" --url agent.db',
@@ -209,6 +216,7 @@ _add_command(
     MAINTAIN,
     "export backup.jsonl --url agent.db",
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
+    "export bug.html user-42 --html --redact --url agent.db",
 )
 _add_command(
     transfer_commands.import_, MAINTAIN, "import backup.jsonl --url restored.db", name="import"

@@ -11,9 +11,9 @@ from pydantic import JsonValue
 from indelible.cli import completion, phrases
 from indelible.cli.change_commands import read_stdin
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.conditions import Where, parse_conditions
-from indelible.cli.options import Key
+from indelible.cli.options import Key, Where
 from indelible.cli.suggestions import suggest_command
+from indelible.core.conditions import parse_conditions
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.errors import UsageError
 from indelible.model import Memory

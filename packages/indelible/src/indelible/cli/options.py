@@ -42,6 +42,15 @@ Key = Annotated[
     ),
 ]
 
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="Only those for which this holds, such as metadata.team=support or"
+        " 'expires_at<2030-01-31'; may be repeated. Operators: = != > >= < <=.",
+    ),
+]
+
 Url = Annotated[
     str,
     typer.Option(

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from indelible.cli import phrases
 from indelible.cli.pager import open_pager
+from indelible.model import Change
 from indelible.printable import escape_unseen_in_json
 
 if TYPE_CHECKING:
@@ -116,7 +117,10 @@ def format_json(value: object) -> str:
 def to_plain(value: Any) -> Any:
     """Convert dataclasses and named tuples to dicts, recursively."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}
+        plain = {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}
+        if isinstance(value, Change):
+            plain |= {"dropped": list(value.dropped), "restored": list(value.restored)}
+        return plain
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: to_plain(each) for name, each in value._asdict().items()}
     if isinstance(value, dict):

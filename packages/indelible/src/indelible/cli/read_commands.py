@@ -9,10 +9,10 @@ import typer
 
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.conditions import Where, parse_conditions
-from indelible.cli.options import SessionId, SnapshotId
+from indelible.cli.options import SessionId, SnapshotId, Where
 from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
+from indelible.core.conditions import parse_conditions
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.model import Status
 

@@ -8,7 +8,8 @@ import typer
 
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.conditions import Where, parse_conditions
+from indelible.cli.options import Where
+from indelible.core.conditions import parse_conditions
 from indelible.core.limits import SEARCH_HITS_MAX
 from indelible.model import StoredMemory, Value
 

@@ -18,11 +18,12 @@ import indelible
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
+from indelible.cli.inspect_command import build_missing_inspector_error
 from indelible.cli.options import AnySession, DryRun, Yes
 from indelible.cli.output import show_progress
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
-from indelible.core.plans.transfer import read_lines
+from indelible.core.plans.transfer import open_output, read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
 from indelible.model import Status
 
@@ -42,9 +43,21 @@ def export(
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
     ] = "",
+    html: Annotated[
+        bool, typer.Option("--html", help="Write one session as a page that needs nothing else.")
+    ] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="With --html: only the shape, no texts and no names.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
-    """Write sessions, with snapshots and all that is hidden, to a file that import reads."""
+    """Write sessions, with snapshots and all that is hidden, to a file that import reads.
+
+    With --html, it is a page for people, such as for a bug report.
+    """
+    if (html and session is None) or (redact and not html):
+        wrong = "--html takes one SESSION" if html else "--redact goes with --html"
+        raise UsageError(f"{wrong}. Nothing was written")
     if file == STREAM and call.out.as_json:
         raise UsageError(
             "--json and a FILE of - both want stdout; name a file, or leave out --json"
@@ -53,6 +66,9 @@ def export(
         call.require_session(session)
     if Path(file).is_file():
         confirm(f"The file {file} is there already and will be replaced.", yes=yes)
+    if html and session is not None:
+        _export_page(call, file, session, redact=redact)
+        return
     with (
         _translate_file_errors(file),
         _open_target(file) as target,
@@ -66,6 +82,25 @@ def export(
         call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
     if report.skipped:
         raise typer.Exit(WRONG_DATA)
+
+
+def _export_page(call: CommandContext, file: str, session: str, *, redact: bool) -> None:
+    """Write a session as a page."""
+    try:
+        from indelible.inspector.export import SessionExport  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        raise build_missing_inspector_error(error) from error
+    with (
+        _translate_file_errors(file),
+        _open_target(file) as target,
+        open_output(target, call.place.owns) as write,
+    ):
+        page = SessionExport(write, redact=redact)
+        timeline = call.store.timeline(session, on_page=page.add_page)
+        page.finish()
+    if not call.out.print_json({"session_id": session, "entries": timeline.info.logged}):
+        say = call.out.note if file == STREAM else call.out.say
+        say(f"Exported {phrases.format_entry_count(timeline.info.logged)}.")
 
 
 @on_store(creates=True)

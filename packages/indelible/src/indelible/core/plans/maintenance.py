@@ -11,7 +11,6 @@ from indelible.core.clock import to_datetime
 from indelible.core.limits import INDEX_PAGE, JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
 from indelible.core.operations import (
     Erase,
-    Head,
     IndexText,
     JournalLine,
     LogRow,
@@ -115,23 +114,28 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
     )
 
 
-def read_timeline(session_id: str, *, last: int | None, on_page: OnPage | None) -> Plan[Timeline]:
+def read_timeline(
+    session_id: str, *, last: int | None, before: int | None, on_page: OnPage | None
+) -> Plan[Timeline]:
     """Read the entries of a session's life, visible or not, with snapshots and changes."""
     session = check_session_id(session_id)
     last = check_count(last, "last")
+    before = check_count(before, "before")
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     snapshots = yield from perform(ReadSnapshots(session))
     head = journal.head
+    end = head.end if before is None else min(before, head.end)
     shown = view.freeze(head.view, head.end)
     undone = find_undone(journal.lines)
     newest = find_undoable(journal.lines)
+    changes = {line.key: _build_change(line, undone) for line in journal.lines}
     timeline = Timeline(
         info=replace(build_session_info(session, head), snapshots=len(snapshots.records)),
         entries=(),
         hidden=view.subtract(((head.born, head.end),), shown),
         snapshots=tuple(build_snapshot(session, record) for record in snapshots.records),
-        changes=tuple(_build_change(line, undone) for line in journal.lines),
-        undo=None if newest is None else _build_change(newest, undone),
+        changes=tuple(changes.values()),
+        undo=None if newest is None else changes[newest.key],
     )
     entries: list[TimelineEntry] = []
 
@@ -149,46 +153,45 @@ def read_timeline(session_id: str, *, last: int | None, on_page: OnPage | None) 
             on_page(replace(timeline, entries=page))
 
     if last is not None:
-        add((yield from _read_newest(session, head, last)))
+        add((yield from _read_newest(session, head.born, end, last)))
     else:
         start: int | None = head.born
         while start is not None:
-            rows, start = yield from _read_log_page(session, head, start)
+            rows, start = yield from _read_log_page(session, start, end)
             add(rows)
     return replace(timeline, entries=tuple(entries))
 
 
-def _read_newest(session: str, head: Head, last: int) -> Plan[list[LogRow]]:
-    """Read the newest entries of the log; a vacuum may have left gaps between them."""
+def _read_newest(session: str, born: int, end: int, last: int) -> Plan[list[LogRow]]:
+    """Read the newest entries before `end`; a vacuum may have left gaps between them."""
     span = last
     while True:
-        begin = max(head.born, head.end - span)
+        begin = max(born, end - span)
         newest: deque[LogRow] = deque(maxlen=last)
         resume: int | None = begin if last else None
         while resume is not None:
-            rows, resume = yield from _read_log_page(session, head, resume)
+            rows, resume = yield from _read_log_page(session, resume, end)
             newest.extend(rows)
-        if len(newest) == last or begin == head.born:
+        if len(newest) == last or begin == born:
             return list(newest)
         span *= 2
 
 
-def _read_log_page(session: str, head: Head, start: int) -> Plan[tuple[list[LogRow], int | None]]:
-    """Read a page of the log as it was at `head`, and where the next one begins."""
-    page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
+def _read_log_page(session: str, start: int, end: int) -> Plan[tuple[list[LogRow], int | None]]:
+    """Read a page of the log up to `end`, and where the next one begins."""
+    page = yield from perform(ReadLog(session, start, min(PAGE_ENTRIES_MAX, max(1, end - start))))
     # Leave out entries that were appended meanwhile: the timeline is one state.
-    rows = [row for row in page.rows if row.position < head.end]
-    more = page.resume is not None and page.resume < head.end
+    rows = [row for row in page.rows if row.position < end]
+    more = page.resume is not None and page.resume < end
     return rows, page.resume if more else None
 
 
 def _build_change(line: JournalLine, undone: Collection[str]) -> Change:
-    before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
     return Change(
         change=line.change,
         at=to_datetime(line.changed_at_ms),
         key=line.key,
         undone=line.key in undone,
-        dropped=tuple(view.iter_positions(view.subtract(before, after))),
-        restored=tuple(view.iter_positions(view.subtract(after, before))),
+        before=view.freeze(line.before, line.end),
+        after=view.freeze(line.after, line.end),
     )

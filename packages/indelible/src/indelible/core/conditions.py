@@ -1,4 +1,4 @@
-"""Conditions on a command line, such as `metadata.team=support`, for the filter language."""
+"""Conditions that people type, such as `metadata.team=support`, for the filter language."""
 
 from __future__ import annotations
 
@@ -6,24 +6,13 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from indelible.errors import UsageError
 
 _CONDITION: Final = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.*)", re.DOTALL)
 _OPERATORS: Final = {"=": "$eq", "!=": "$ne", ">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 _TIMES: Final = ("created_at", "last_activity", "expires_at", "written_at")
-
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="CONDITION",
-        help="Only those for which this holds, such as metadata.team=support or"
-        " 'expires_at<2030-01-31'; may be repeated. Operators: = != > >= < <=.",
-    ),
-]
 
 
 def parse_conditions(texts: Iterable[str]) -> dict[str, dict[str, object]]:
@@ -32,11 +21,11 @@ def parse_conditions(texts: Iterable[str]) -> dict[str, dict[str, object]]:
     for text in texts:
         found = _CONDITION.fullmatch(text)
         if found is None:
-            raise UsageError(f"--where takes a field, an operator and a value, not {text!r}")
+            raise UsageError(f"a condition is a field, an operator and a value, not {text!r}")
         key, sign, value = found.groups()
         compared = where.setdefault(key, {})
         if _OPERATORS[sign] in compared:
-            raise UsageError(f"--where has two conditions with {key}{sign}; give one of them")
+            raise UsageError(f"there are two conditions with {key}{sign}; give one of them")
         compared[_OPERATORS[sign]] = _parse_value(key, value)
     return where
 

@@ -1,0 +1,79 @@
+"""The command `inspect`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import webbrowser
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+import indelible
+from indelible.cli.command import CommandContext, on_store
+from indelible.connect import format_target
+from indelible.core.extras import format_install_command
+from indelible.errors import UnsupportedError
+
+
+@on_store()
+def inspect(
+    call: CommandContext,
+    *,
+    store_url: Annotated[  # noqa: ARG001 (names the store before the command is called)
+        str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
+    ] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write",
+            help="Allow changes: rollback, undo, snapshot, fork, retract, forget; each is previewed"
+            " and confirmed.",
+        ),
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
+    ] = 0,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Print the address only, and open no browser.")
+    ] = False,
+) -> None:
+    """Show the store in a browser: sessions, timelines, what changed when, memories, health.
+
+    It listens on this machine alone. The address has a token: whoever has it can read the store.
+    """
+    try:
+        from indelible.inspector import app, security, server  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        raise build_missing_inspector_error(error) from error
+
+    async def serve() -> None:
+        listener = server.bind(port)
+        access = security.Access(listener.getsockname()[1])
+        async with indelible.open_async(
+            call.place.url,
+            namespace=call.place.namespace,
+            busy_timeout_s=call.place.busy_timeout_s,
+            timeout_s=call.place.timeout_s,
+        ) as store:
+            inspector = app.build_app(
+                store, access, target=format_target(call.place.url), write=write
+            )
+            if not call.out.print_json({"url": access.url}):
+                call.out.say(f"Inspector on {access.url} Ctrl-C ends it.")
+            sys.stdout.flush()
+            if not no_open:
+                webbrowser.open(access.url)
+            await server.build_server(inspector).serve(sockets=[listener])
+
+    # The server has closed its connections when Ctrl-C arrives here.
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve())
+
+
+def build_missing_inspector_error(error: ImportError) -> UnsupportedError:
+    """Build the error for what the extra `inspector` would bring."""
+    return UnsupportedError(
+        f"this needs the extra `inspector`: {format_install_command('inspector')} ({error})"
+    )

@@ -1,0 +1,168 @@
+"""The changes that `--write` allows. Each is previewed, confirmed, and refused on an old page."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from indelible.errors import ConflictError, SessionNotFoundError, UsageError
+from indelible.inspector.pages import Fields, Pages, Shown, get_field
+from indelible.inspector.rows import build_rows
+from indelible.inspector.templating import build_link
+from indelible.model import Status, ViewChange
+from indelible.store_async import AsyncMemoryStore
+from indelible.view import from_positions, take_last
+
+# Entries that a preview shows; it counts the others.
+PREVIEW_ENTRIES: Final = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    """A change: its name on a button, and what it takes from the page that asks for it."""
+
+    title: str
+    takes: tuple[str, ...] = ()
+    # A text that is asked for, and whether it may be empty.
+    asks: str = ""
+    optional: bool = False
+    # It cannot be undone: a box has to be ticked.
+    final: bool = False
+
+
+ACTIONS: Final = {
+    "rollback": Action(title="Roll back", takes=("snapshot",)),
+    "undo": Action(title="Undo the newest change"),
+    "redo": Action(title="Redo what was undone"),
+    "snapshot": Action(title="Save a snapshot", asks="label", optional=True),
+    "fork": Action(title="Fork into a new session", takes=("snapshot",), asks="new_id"),
+    "retract": Action(title="Retract a memory", takes=("memory",)),
+    "forget": Action(title="Erase this session for good", final=True),
+}
+# What the page says after a change.
+DONE: Final = {
+    "rollback": "Rolled back. What was hidden can be brought back by an undo.",
+    "undo": "Undone.",
+    "redo": "Redone.",
+    "snapshot": "The snapshot was saved.",
+    "fork": "This is the copy.",
+    "forget": "The session was erased.",
+}
+VIEW_CHANGES: Final = ("rollback", "undo", "redo")
+
+
+@dataclass(kw_only=True, slots=True)
+class Actions:
+    """Previews and performs changes of a store."""
+
+    store: AsyncMemoryStore
+
+    async def preview(self, fields: Fields) -> Shown:
+        """What a change would do; `expected` is what it is bound to."""
+        name, action = _find_action(fields)
+        session = get_field(fields, "id")
+        info = await self.store.session(session)
+        if info.status is not Status.ACTIVE:
+            raise SessionNotFoundError(f"there is no session {session!r}", session=session)
+        shown: Shown = {
+            "info": info,
+            "name": name,
+            "action": action,
+            "taken": {field: fields.get(field, "") for field in action.takes},
+            "expected": info.version,
+            # The same form sent twice is one change.
+            "key": secrets.token_urlsafe(16),
+            "change": None,
+            "rows": [],
+            "memory": None,
+        }
+        if name in VIEW_CHANGES:
+            change = await self._change_view(name, fields, dry_run=True)
+            shown |= {"change": change, "expected": change.version}
+            shown["rows"] = await self._preview_rows(session, change)
+        if name == "retract":
+            memory = await self.store.get_memory(session, get_field(fields, "memory"))
+            if memory is None:
+                raise UsageError("this memory is not there any more: nothing to retract")
+            shown |= {"memory": memory, "expected": str(memory.position)}
+        return shown
+
+    async def perform(self, fields: Fields) -> str:
+        """Do it, unless something changed since the preview; return the page to go to."""
+        name, action = _find_action(fields)
+        if action.final and fields.get("sure") != "yes":
+            raise UsageError("nothing was erased: tick the box if you are sure")
+        if name in VIEW_CHANGES:
+            await self._change_view(
+                name,
+                fields,
+                expected=get_field(fields, "expected"),
+                key=get_field(fields, "key"),
+            )
+            return _link_session(fields, done=name)
+        await self._refuse_old_page(name, fields)
+        return await self._perform_others(name, fields)
+
+    async def _perform_others(self, name: str, fields: Fields) -> str:
+        session = get_field(fields, "id")
+        if name == "snapshot":
+            await self.store.save_snapshot(session, label=fields.get("label", "").strip() or None)
+        elif name == "fork":
+            new_id = get_field(fields, "new_id")
+            await self.store.fork(session, new_id, at=fields.get("snapshot") or None)
+            return build_link("/session", id=new_id, done=name)
+        elif name == "retract":
+            memory = get_field(fields, "memory")
+            await self.store.retract(session, memory)
+            return build_link("/memory", id=session, memory=memory)
+        else:
+            await self.store.forget(session)
+            return build_link("/", done=name)
+        return _link_session(fields, done=name)
+
+    async def _refuse_old_page(self, name: str, fields: Fields) -> None:
+        """Raise if the session or the memory is not what the preview showed."""
+        session = get_field(fields, "id")
+        if name == "retract":
+            memory = await self.store.get_memory(session, get_field(fields, "memory"))
+            current = "" if memory is None else str(memory.position)
+        else:
+            current = (await self.store.session(session)).version
+        if current != get_field(fields, "expected"):
+            raise ConflictError(
+                "it changed since the preview, and nothing was done: look at the page again",
+                reason="version",
+            )
+
+    async def _change_view(self, name: str, fields: Fields, **options: Any) -> ViewChange:
+        session = get_field(fields, "id")
+        verbs: dict[str, Callable[..., Awaitable[ViewChange]]] = {
+            "undo": self.store.undo,
+            "redo": self.store.redo,
+        }
+        if name == "rollback":
+            snapshot = get_field(fields, "snapshot")
+            return await self.store.rollback_to_snapshot(session, snapshot, **options)
+        return await verbs[name](session, **options)
+
+    async def _preview_rows(self, session: str, change: ViewChange) -> list[Any]:
+        """The entries that would come and go, with the sign that a comparison gives them."""
+        restored = set(change.restored)
+        page = take_last(from_positions((*change.dropped, *change.restored)), PREVIEW_ENTRIES)
+        rows = build_rows(await Pages(store=self.store).read_extents(session, page))
+        for row in rows:
+            row.sign = "+" if row.position in restored else "-"
+        return rows
+
+
+def _find_action(fields: Fields) -> tuple[str, Action]:
+    name = get_field(fields, "do")
+    if name not in ACTIONS:
+        raise UsageError("there is no such change")
+    return name, ACTIONS[name]
+
+
+def _link_session(fields: Fields, **more: str) -> str:
+    return build_link("/session", id=get_field(fields, "id"), **more)

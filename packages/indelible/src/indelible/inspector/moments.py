@@ -1,0 +1,151 @@
+"""Moments of a session that a page can show and compare: snapshots, and changes of its view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from indelible.errors import UsageError
+from indelible.model import Change, Snapshot, Timeline
+from indelible.view import Extents, clip, count, normalize, subtract, take_last
+
+NOW: Final = "now"
+# Positions that are further apart are read by two calls.
+GAP_MAX: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moment:
+    """A state that a session had.
+
+    `end` is behind the last entry that is worth showing then. `changes` are those that had been
+    made, newest first. `at` is None for the present.
+    """
+
+    id: str
+    label: str
+    at: datetime | None
+    extents: Extents
+    end: int
+    changes: Sequence[Change] = ()
+
+    @property
+    def visible(self) -> int:
+        """How many entries were visible."""
+        return count(self.extents)
+
+
+def list_moments(timeline: Timeline) -> list[Moment]:
+    """List the moments of a session, oldest first; the last one is the present."""
+    found: list[tuple[datetime, Moment]] = []
+    for newer, change in enumerate(timeline.changes):
+        found += ((change.at, each) for each in _list_of_change(timeline, change, newer))
+    # Changes come newest first. The sort is stable, so those of one millisecond keep their order.
+    found.reverse()
+    found += [(each.taken_at, _build_of_snapshot(timeline, each)) for each in timeline.snapshots]
+    found.sort(key=lambda pair: pair[0])
+    return [*(moment for _, moment in found), _build_now(timeline)]
+
+
+def _list_of_change(timeline: Timeline, change: Change, newer: int) -> Iterator[Moment]:
+    """The state after a change, then the one before it."""
+    for side, extents in (("after", change.after), ("before", change.before)):
+        stops = [stop for _, stop in (*change.before[-1:], *change.after[-1:])]
+        yield Moment(
+            id=f"{side}:{change.key}",
+            label=f"{side} the {change.change}",
+            at=change.at,
+            extents=extents,
+            end=max(stops, default=0),
+            changes=timeline.changes[newer + (side == "before") :],
+        )
+
+
+def _build_of_snapshot(timeline: Timeline, snapshot: Snapshot) -> Moment:
+    return Moment(
+        id=f"snapshot:{snapshot.id}",
+        label=f"snapshot {snapshot.label or snapshot.id[:8]}",
+        at=snapshot.taken_at,
+        extents=snapshot.extents,
+        end=snapshot.extents[-1][1] if snapshot.extents else 0,
+        changes=[each for each in timeline.changes if each.at <= snapshot.taken_at],
+    )
+
+
+def _build_now(timeline: Timeline) -> Moment:
+    end = find_end(timeline)
+    return Moment(
+        id=NOW,
+        label=NOW,
+        at=None,
+        extents=subtract(((end - timeline.info.logged, end),), timeline.hidden),
+        end=end,
+        changes=timeline.changes,
+    )
+
+
+def find_end(timeline: Timeline) -> int:
+    """Return the position behind the newest entry, of a timeline that was read up to its end."""
+    stops = [stop for _, stop in timeline.hidden[-1:]]
+    stops += [each.entry.position + 1 for each in timeline.entries[-1:]]
+    return max(stops, default=0)
+
+
+def find_moment(moments: Sequence[Moment], name: str) -> Moment:
+    """Find a moment by its id, or by its number on the slider; without either, the present."""
+    if name.isdecimal():
+        return moments[min(int(name[:6]), len(moments) - 1)]
+    for each in moments:
+        if each.id == (name or NOW):
+            return each
+    raise UsageError("this moment is not known any more: its snapshot or change was removed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """What one moment shows and another does not."""
+
+    added: Extents
+    removed: Extents
+
+    @property
+    def added_count(self) -> int:
+        """How many entries came."""
+        return count(self.added)
+
+    @property
+    def removed_count(self) -> int:
+        """How many entries went."""
+        return count(self.removed)
+
+    @property
+    def all(self) -> Extents:
+        """The positions that differ."""
+        return normalize((*self.added, *self.removed))
+
+
+def compare(first: Moment, second: Moment) -> Difference:
+    """Compare two moments."""
+    return Difference(
+        added=subtract(second.extents, first.extents),
+        removed=subtract(first.extents, second.extents),
+    )
+
+
+def choose_page(extents: Extents, before: int | None, size: int) -> Extents:
+    """Return the last positions before one, up to the size of a page."""
+    stop = extents[-1][1] if extents else 0
+    return take_last(clip(extents, 0, stop if before is None else before), size)
+
+
+def plan_reads(page: Extents) -> Extents:
+    """Join extents that lie close together, so that one call reads them."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in page:
+        if joined and start - joined[-1][1] <= GAP_MAX:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return tuple(joined)

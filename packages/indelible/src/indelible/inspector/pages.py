@@ -1,0 +1,355 @@
+"""The pages that read: what each shows, read from the store by its public verbs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from indelible.core.conditions import parse_conditions
+from indelible.errors import MemoryStoreError, SessionNotFoundError, UsageError
+from indelible.inspector.moments import (
+    NOW,
+    Moment,
+    choose_page,
+    compare,
+    find_end,
+    find_moment,
+    list_moments,
+    plan_reads,
+)
+from indelible.inspector.rows import PageRow, TextWriter, build_rows, show_as_of, to_timeline_entry
+from indelible.model import Status, Timeline, TimelineEntry, VerifyReport
+from indelible.store_async import AsyncMemoryStore
+from indelible.view import Extents, contains
+
+Fields = Mapping[str, str]
+Shown = dict[str, Any]
+
+SESSIONS_PAGE: Final = 50
+ENTRIES_PAGE: Final = 50
+MEMORIES_PAGE: Final = 50
+HITS_PAGE: Final = 20
+# Entries that are read around a page: results of its calls, and calls of its results.
+CONTEXT_ENTRIES: Final = 50
+# What the page of one entry shows of its texts.
+ENTRY_CHARS_MAX: Final = 200_000
+# What a form may ask for.
+WORDS_CHARS_MAX: Final = 500
+ORDERS: Final = {
+    "-last_activity": "latest activity",
+    "-created": "newest",
+    "created": "oldest",
+    "id": "id",
+}
+
+
+@dataclass(kw_only=True, slots=True)
+class Verification:
+    """A run of `verify`, which goes on while pages are looked at."""
+
+    task: asyncio.Task[None]
+    session: str = ""
+    entries: int = 0
+    report: VerifyReport | None = None
+    error: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Pages:
+    """Reads what a page shows. Each method takes the fields of its query."""
+
+    store: AsyncMemoryStore
+    verification: Verification | None = field(default=None)
+
+    async def sessions(self, fields: Fields) -> Shown:
+        """A page of the sessions, filtered and ordered."""
+        prefix, condition = fields.get("prefix", ""), fields.get("where", "").strip()
+        status, order = fields.get("status", ""), fields.get("order", "-last_activity")
+        where = parse_conditions([condition] if condition else [])
+        if since := fields.get("since", ""):
+            where.update(parse_conditions([f"last_activity>={since}"]))
+        if status:
+            where["status"] = {"$eq": status}
+        page = await self.store.list_sessions(
+            prefix=prefix,
+            where=where,
+            order=order,
+            cursor=fields.get("cursor") or None,
+            limit=SESSIONS_PAGE,
+        )
+        chosen = {
+            "prefix": prefix,
+            "status": status,
+            "where": condition,
+            "since": since,
+            "order": order,
+        }
+        return {
+            "sessions": page,
+            "cursor": page.cursor,
+            "chosen": chosen,
+            "is_filtered": any(value for name, value in chosen.items() if name != "order"),
+            "is_first": not fields.get("cursor"),
+            "orders": ORDERS,
+            "statuses": [each.value for each in Status],
+        }
+
+    async def session(self, fields: Fields) -> Shown:
+        """A session, now or at another moment: its newest entries, or those before a position."""
+        session = get_field(fields, "id")
+        head = await self._read_head(session, last=ENTRIES_PAGE + CONTEXT_ENTRIES)
+        moments = list_moments(head)
+        moment = find_moment(moments, fields.get("at", ""))
+        before = min(_parse_position(fields.get("before")) or moment.end, moment.end)
+        rows = await self._read_rows(session, head, moment, before)
+        return {
+            "info": head.info,
+            "timeline": head,
+            "moments": moments,
+            "moment": moment,
+            "step": moments.index(moment),
+            "is_now": moment.id == NOW,
+            "is_live": moment.id == NOW and before == moment.end,
+            "page": rows,
+            "end": moment.end,
+            "before": before,
+        }
+
+    async def session_news(self, fields: Fields) -> Shown | None:
+        """What came behind a position since a version; None if nothing did."""
+        session, version = get_field(fields, "id"), fields.get("version", "")
+        if (await self.store.session(session)).version == version:
+            return None
+        timeline = await self.store.timeline(session, last=ENTRIES_PAGE)
+        after = _parse_position(fields.get("after")) or 0
+        newest = timeline.changes[0].key if timeline.changes else ""
+        rows = build_rows(
+            timeline.entries, first=after, changes=timeline.changes, snapshots=timeline.snapshots
+        )
+        return {
+            "info": timeline.info,
+            "rows": rows,
+            "end": find_end(timeline),
+            "newest_change": newest,
+            "is_stale": newest != fields.get("change", "") or _has_gap(timeline, after),
+        }
+
+    async def entry(self, fields: Fields) -> Shown:
+        """One entry, whole, and as JSON."""
+        session, position = (
+            get_field(fields, "id"),
+            _parse_position(get_field(fields, "position")) or 0,
+        )
+        found = await self.store.timeline(
+            session, last=2 * CONTEXT_ENTRIES, before=position + CONTEXT_ENTRIES
+        )
+        entries = [each for each in found.entries if each.entry.position == position]
+        if not entries:
+            raise SessionNotFoundError(
+                f"session {session!r} has no entry {position}: a vacuum may have removed it",
+                session=session,
+            )
+        writer = TextWriter(chars_max=ENTRY_CHARS_MAX)
+        (row,) = build_rows(
+            found.entries,
+            first=position,
+            end=position + 1,
+            changes=found.changes,
+            writer=writer,
+        )
+        value = getattr(entries[0].entry, "value", None)
+        raw = None if value is None else writer.write(value.model_dump(mode="json"))
+        return {"info": found.info, "row": row, "raw": raw}
+
+    async def diff(self, fields: Fields) -> Shown:
+        """What differs between two moments of a session."""
+        session = get_field(fields, "id")
+        head = await self._read_head(session)
+        moments = list_moments(head)
+        first = find_moment(moments, fields.get("from") or moments[0].id)
+        second = find_moment(moments, fields.get("to", ""))
+        found = compare(first, second)
+        page = choose_page(found.all, _parse_position(fields.get("before")), ENTRIES_PAGE)
+        rows = build_rows(await self.read_extents(session, page), changes=head.changes)
+        for row in rows:
+            row.sign = "+" if contains(found.added, row.position, row.position + 1) else "-"
+        return {
+            "info": head.info,
+            "moments": moments,
+            "first": first,
+            "second": second,
+            "difference": found,
+            "rows": rows,
+            "older": page[0][0] if page and page[0][0] > found.all[0][0] else None,
+        }
+
+    async def memories(self, fields: Fields) -> Shown:
+        """The current memories of a collection."""
+        session = get_field(fields, "id")
+        condition = fields.get("where", "").strip()
+        info = await self.store.session(session)
+        page = await self.store.list_memories(
+            session,
+            where=parse_conditions([condition] if condition else []),
+            limit=MEMORIES_PAGE,
+            cursor=fields.get("cursor") or None,
+        )
+        return {
+            "info": info,
+            "memories": page,
+            "cursor": page.cursor,
+            "where": condition,
+            "writer": TextWriter(),
+        }
+
+    async def memory(self, fields: Fields) -> Shown:
+        """All versions of a memory, newest first."""
+        session, memory_id = get_field(fields, "id"), get_field(fields, "memory")
+        info = await self.store.session(session)
+        versions = await self.store.memory_history(session, memory_id)
+        return {
+            "info": info,
+            "memory_id": memory_id,
+            "versions": versions[::-1],
+            "writer": TextWriter(),
+        }
+
+    async def search(self, fields: Fields) -> Shown:
+        """What a search finds, in the whole store or in a session."""
+        words, session = fields.get("q", "").strip(), fields.get("session", "")
+        if len(words) > WORDS_CHARS_MAX:
+            raise UsageError(f"a search takes up to {WORDS_CHARS_MAX} characters")
+        offset = _parse_position(fields.get("offset")) or 0
+        kind = fields.get("kind", "")
+        found = []
+        if words:
+            found = await self.store.search(
+                words,
+                sessions=[session] if session else None,
+                kinds=[kind] if kind else None,
+                k=HITS_PAGE + 1,
+                offset=offset,
+            )
+        return {
+            "words": words,
+            "in_session": session,
+            "kind": kind,
+            "hits": [
+                (hit, build_rows([to_timeline_entry(hit.entry)])[0]) for hit in found[:HITS_PAGE]
+            ],
+            "more": offset + HITS_PAGE if len(found) > HITS_PAGE else None,
+            "offset": offset,
+        }
+
+    async def health(self, fields: Fields) -> Shown:  # noqa: ARG002 (as all pages)
+        """What the store promises and risks, and what a verification found."""
+        return {
+            "claims": await self.store.claims(),
+            "risks": await self.store.risks(),
+            "verification": self.verification,
+        }
+
+    async def health_progress(self, fields: Fields) -> Shown:  # noqa: ARG002 (as all pages)
+        """How far a verification is."""
+        return {"verification": self.verification}
+
+    def start_verification(self) -> None:
+        """Begin to verify the store, unless that is under way."""
+        if self.verification is not None and not self.verification.task.done():
+            return
+        self.verification = Verification(task=asyncio.create_task(self._verify()))
+
+    async def _verify(self) -> None:
+        state = self.verification
+        assert state is not None
+
+        def tell(session: str, entries: int) -> None:
+            state.session, state.entries = session, entries
+
+        try:
+            state.report = await self.store.verify(progress=tell)
+        except MemoryStoreError as error:
+            state.error = error.message
+
+    async def _read_head(self, session: str, *, last: int = 1) -> Timeline:
+        """Read the state of a session that is there, with its newest entries."""
+        head = await self.store.timeline(session, last=last)
+        if head.info.status is Status.NEW:
+            raise SessionNotFoundError(f"there is no session {session!r}", session=session)
+        return head
+
+    async def _read_rows(
+        self, session: str, head: Timeline, moment: Moment, before: int
+    ) -> RowPage:
+        """Read a page of entries before a position, and build their rows."""
+        found = head
+        if before != find_end(head):
+            found = await self.store.timeline(
+                session, last=ENTRIES_PAGE + 2 * CONTEXT_ENTRIES, before=before + CONTEXT_ENTRIES
+            )
+        positions = [each.entry.position for each in found.entries]
+        inside = [position for position in positions if position < before][-ENTRIES_PAGE:]
+        first = inside[0] if inside else before
+        entries = found.entries
+        if moment.id != NOW:
+            # Results that came later were not there yet.
+            there = [each for each in entries if each.entry.position < moment.end]
+            entries = tuple(show_as_of(there, moment.extents))
+        is_start = not positions or first == positions[0]
+        rows = build_rows(
+            entries,
+            first=0 if is_start else first,
+            # Entries that were appended meanwhile come by `session_news`.
+            end=before,
+            changes=moment.changes,
+            snapshots=head.snapshots,
+        )
+        return RowPage(
+            rows=rows,
+            older=None if is_start else first,
+            newer=min(before + ENTRIES_PAGE, moment.end) if before < moment.end else None,
+        )
+
+    async def read_extents(self, session: str, page: Extents) -> list[TimelineEntry]:
+        """Read the entries of some extents, as visible, by as few calls as they lie apart."""
+        entries: list[TimelineEntry] = []
+        wanted = {position for start, stop in page for position in range(start, stop)}
+        for start, stop in plan_reads(page):
+            found = await self.store.timeline(session, last=stop - start, before=stop)
+            entries += (
+                TimelineEntry(entry=each.entry, visible=True)
+                for each in found.entries
+                if each.entry.position in wanted
+            )
+        return entries
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowPage:
+    """Rows, and where the pages before and behind them end; None if there are none."""
+
+    rows: list[PageRow]
+    older: int | None
+    newer: int | None
+
+
+def _has_gap(timeline: Timeline, after: int) -> bool:
+    """Return whether more came than a page holds."""
+    return bool(timeline.entries) and timeline.entries[0].entry.position > after
+
+
+def get_field(fields: Fields, name: str) -> str:
+    """Return a field that the page needs."""
+    if name not in fields:
+        raise UsageError(f"the address has no {name}")
+    return fields[name]
+
+
+def _parse_position(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 12:
+        raise UsageError("a position is a number")
+    return int(text)

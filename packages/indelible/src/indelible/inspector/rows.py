@@ -1,0 +1,345 @@
+"""What a page shows of entries: rows with parts, tool calls joined with their results.
+
+Everything here is computed from values of the public API; templates escape all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from indelible.core.content import get_block_kind, get_block_text
+from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
+from indelible.model import (
+    KIND_OF,
+    Change,
+    ChatMessage,
+    CorruptEntry,
+    Entry,
+    Snapshot,
+    Source,
+    StoredMemory,
+    Summary,
+    TimelineEntry,
+    ToolCall,
+    ToolResult,
+    Value,
+)
+from indelible.view import Extents, contains, subtract
+
+# What a timeline shows of a text; the page of an entry shows more.
+TEXT_CHARS_MAX: Final = 4_000
+# A value of more characters is written in several lines.
+LINE_CHARS_MAX: Final = 72
+REDACTED: Final = "redacted"
+
+# Roles that a redacted page names.
+_KNOWN_ROLES: Final = frozenset(
+    ("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
+)
+# The colours of the page.
+_TONES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownText:
+    """A text, or a value as JSON, cut to what a page shows."""
+
+    text: str
+    cut: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerCard:
+    """The result of a tool call."""
+
+    position: int
+    content: ShownText
+    failed: bool
+    visible: bool
+    written_at: datetime
+
+
+@dataclass(kw_only=True, slots=True)
+class CallCard:
+    """A tool call; `answer` is None if it has no result up to the position `read_to`."""
+
+    call_id: str
+    name: str
+    arguments: ShownText | None
+    answer: AnswerCard | None = None
+    read_to: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class PageRow:
+    """An entry, or a snapshot between entries, as a page shows it."""
+
+    position: int
+    author: str
+    tone: str
+    visible: bool = True
+    written_at: datetime | None = None
+    day: str = ""
+    texts: list[ShownText] = field(default_factory=list)
+    thoughts: list[ShownText] = field(default_factory=list)
+    data: list[ShownText] = field(default_factory=list)
+    calls: list[CallCard] = field(default_factory=list)
+    # The positions of calls that it answers and that are not on this page; None for unknown ones.
+    answers: list[int | None] = field(default_factory=list)
+    failed: bool = False
+    pinned: bool = False
+    name: str = ""
+    metadata: ShownText | None = None
+    covers: Extents = ()
+    memory_id: str = ""
+    source: Source | None = None
+    hidden_by: Change | None = None
+    snapshot: Snapshot | None = None
+    # Of a comparison: whether the entry came or went.
+    sign: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextWriter:
+    """Turns values into texts of a page. With `redact`, none of their content is shown."""
+
+    chars_max: int = TEXT_CHARS_MAX
+    redact: bool = False
+
+    def write(self, value: Any) -> ShownText:
+        """Return a text, or any other value as JSON."""
+        text = value if isinstance(value, str) else _format_json(value)
+        if self.redact:
+            return ShownText(text=f"{REDACTED}, {len(text):,} characters")
+        return ShownText(text=text[: self.chars_max], cut=max(0, len(text) - self.chars_max))
+
+    def name(self, name: str) -> str:
+        """Return a name that the content of an entry gives."""
+        return REDACTED if self.redact and name else name
+
+    def role(self, role: str) -> str:
+        """Return the role of a message."""
+        return role if role in _KNOWN_ROLES else self.name(role)
+
+
+def _format_json(value: Any) -> str:
+    """Format a value as JSON, on one line if it is short."""
+    line = json.dumps(value, ensure_ascii=False)
+    short = len(line) <= LINE_CHARS_MAX
+    return line if short else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def build_rows(
+    entries: Sequence[TimelineEntry],
+    *,
+    first: int = 0,
+    end: int | None = None,
+    begin: int | None = None,
+    changes: Sequence[Change] = (),
+    snapshots: Iterable[Snapshot] = (),
+    writer: TextWriter | None = None,
+) -> list[PageRow]:
+    """Build the rows of the entries in `[first, end)`; those around join calls with results.
+
+    An entry that has nothing but results of calls on this page is shown with its calls. The page
+    begins with `first`, or at `begin` if it has rows before these.
+    """
+    writer = writer or TextWriter()
+    hidden = [(each, subtract(each.before, each.after)) for each in changes]
+    rows: dict[int, PageRow] = {}
+    for each in entries:
+        rows[each.entry.position] = _build_row(each, writer)
+        if not each.visible:
+            rows[each.entry.position].hidden_by = _find_hiding(hidden, each.entry.position)
+    joined = _join_calls(entries, rows, first if begin is None else begin, writer)
+    inside = (
+        row
+        for position, row in rows.items()
+        if first <= position and (end is None or position < end) and position not in joined
+    )
+    return list(_add_days(_add_snapshots(inside, snapshots, first, end)))
+
+
+def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
+    entry = item.entry
+    if isinstance(entry, CorruptEntry):
+        reason = f"{entry.reason}; its {len(entry.raw)} bytes are kept"
+        return PageRow(
+            position=entry.position,
+            author="unreadable",
+            tone="damaged",
+            visible=item.visible,
+            texts=[writer.write(reason)],
+        )
+    value = entry.value
+    author = value.role if isinstance(value, ChatMessage) else KIND_OF[type(value)]
+    row = PageRow(
+        position=entry.position,
+        author=writer.role(author) if isinstance(value, ChatMessage) else author.replace("_", " "),
+        tone=_TONES.get(author, "other") if isinstance(value, ChatMessage) else author,
+        visible=item.visible,
+        written_at=entry.written_at,
+    )
+    for call_id, name, arguments in find_calls_made(value):
+        given = None if arguments in (None, {}) else writer.write(arguments)
+        called = writer.name(str(name or ""))
+        row.calls.append(CallCard(call_id=call_id, name=called, arguments=given))
+    _add_content(row, value, writer)
+    if metadata := getattr(value, "metadata", None):
+        row.metadata = writer.write(metadata)
+    return row
+
+
+def _add_content(row: PageRow, value: Value, writer: TextWriter) -> None:
+    """Add what the value says, without its calls."""
+    match value:
+        case ChatMessage():
+            _add_message(row, value, writer)
+        case ToolResult():
+            row.failed = value.is_error
+            row.texts.append(writer.write(value.content))
+        case Summary():
+            row.covers = value.covers
+            row.texts.append(writer.write(value.text))
+        case StoredMemory():
+            _add_memory(row, value, writer)
+        case ToolCall():
+            pass
+        case _:
+            row.data.append(writer.write(value.model_dump(mode="json")))
+
+
+def _add_message(row: PageRow, message: ChatMessage, writer: TextWriter) -> None:
+    row.pinned = message.pinned
+    row.name = writer.name(message.name or "")
+    if isinstance(message.content, str):
+        row.texts.append(writer.write(message.content))
+    for block in message.content if isinstance(message.content, list) else ():
+        kind, words = get_block_kind(block), get_block_text(block)
+        if kind == "result":
+            row.texts.append(writer.write(block.get("content")))
+        elif kind != "call" and words is None:
+            row.data.append(writer.write(block))
+        elif words is not None:
+            (row.thoughts if kind == "thinking" else row.texts).append(writer.write(words))
+
+
+def _add_memory(row: PageRow, memory: StoredMemory, writer: TextWriter) -> None:
+    row.memory_id = writer.name(memory.id)
+    row.source = None if writer.redact else memory.source
+    if memory.retracted or not memory.id:
+        row.texts.append(ShownText(text="retracted" if memory.id else "erased"))
+    if memory.text is not None:
+        row.texts.append(writer.write(memory.text))
+    if memory.value is not None:
+        row.data.append(writer.write(memory.value))
+
+
+def _join_calls(
+    entries: Sequence[TimelineEntry], rows: dict[int, PageRow], begin: int, writer: TextWriter
+) -> set[int]:
+    """Give calls their results; return the entries that are shown with their calls alone."""
+    waiting = OpenCalls()
+    calls: list[tuple[int, CallCard]] = []
+    joined = set()
+    for item in entries:
+        if isinstance(item.entry, CorruptEntry):
+            continue
+        position, value, row = item.entry.position, item.entry.value, rows[item.entry.position]
+        answers = find_answers_given(value)
+        apart = 0
+        for call_id, content, failed in answers:
+            number = waiting.take(call_id)
+            asked, call = (None, None) if number is None else calls[number]
+            if call is not None:
+                call.answer = AnswerCard(
+                    position=position,
+                    content=writer.write(content),
+                    failed=failed,
+                    visible=item.visible,
+                    written_at=item.entry.written_at,
+                )
+            if asked is None or asked < begin:
+                row.answers.append(asked)
+                row.failed = row.failed or failed
+                apart += 1
+        if answers and not apart and not row.calls and _has_only_answers(value):
+            joined.add(position)
+        for call in row.calls:
+            waiting.add(call.call_id, len(calls))
+            call.read_to = entries[-1].entry.position
+            calls.append((position, call))
+    return joined
+
+
+def _has_only_answers(value: Value) -> bool:
+    if not isinstance(value, ChatMessage) or value.tool_call_id is not None:
+        return True
+    blocks = value.content if isinstance(value.content, list) else ()
+    return all(get_block_kind(block) == "result" for block in blocks)
+
+
+def _find_hiding(hidden: Iterable[tuple[Change, Extents]], position: int) -> Change | None:
+    """Find the newest change that hid a position; changes come newest first."""
+    for change, extents in hidden:
+        if contains(extents, position, position + 1):
+            return change
+    return None
+
+
+def _add_snapshots(
+    rows: Iterable[PageRow], snapshots: Iterable[Snapshot], first: int, end: int | None
+) -> Iterator[PageRow]:
+    """Put a mark for each snapshot behind the last entry that it holds."""
+    marks = sorted(
+        (
+            PageRow(position=_find_last(each), author="snapshot", tone="snapshot", snapshot=each)
+            for each in snapshots
+        ),
+        key=lambda mark: mark.position,
+    )
+    # A snapshot of nothing stands before everything.
+    begin = -1 if first == 0 else first
+    marks = [each for each in marks if begin <= each.position and not _is_behind(each, end)]
+    for row in rows:
+        while marks and marks[0].position < row.position:
+            yield marks.pop(0)
+        yield row
+    yield from marks
+
+
+def _is_behind(mark: PageRow, end: int | None) -> bool:
+    return end is not None and mark.position >= end
+
+
+def _find_last(snapshot: Snapshot) -> int:
+    return snapshot.extents[-1][1] - 1 if snapshot.extents else -1
+
+
+def _add_days(rows: Iterable[PageRow]) -> Iterator[PageRow]:
+    """Write the date into the first row of each day."""
+    day = ""
+    for row in rows:
+        if row.written_at is not None and f"{row.written_at:%Y-%m-%d}" != day:
+            row.day = day = f"{row.written_at:%Y-%m-%d}"
+        yield row
+
+
+def show_as_of(entries: Iterable[TimelineEntry], extents: Extents) -> list[TimelineEntry]:
+    """Return the entries with what was visible in another state."""
+    return [
+        TimelineEntry(
+            entry=each.entry,
+            visible=contains(extents, each.entry.position, each.entry.position + 1),
+        )
+        for each in entries
+    ]
+
+
+def to_timeline_entry(entry: Entry) -> TimelineEntry:
+    """Return a visible entry of a timeline."""
+    return TimelineEntry(entry=entry, visible=True)
