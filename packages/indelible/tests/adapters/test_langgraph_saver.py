@@ -319,6 +319,38 @@ def test_a_rollback_shows_an_earlier_checkpoint(store, saver, config):
     assert read(IndelibleSaver(store), THREAD) == messages(21)
 
 
+def test_a_graph_goes_on_from_a_label_and_after_an_undo(store):
+    graph = build_steps().compile(checkpointer=IndelibleSaver(store, on_conflict="refuse"))
+    graph.invoke({"total": 0, "seen": []}, THREAD)
+    store.save_snapshot("~thread/t", label="good")
+    graph.invoke({"total": 5}, THREAD)
+    store.rollback_to_snapshot("~thread/t", "good")
+    for each in (graph, build_steps().compile(checkpointer=IndelibleSaver(store))):
+        assert each.get_state(THREAD).values["total"] == 3
+    store.undo("~thread/t")
+    assert graph.get_state(THREAD).values["total"] == 11
+    store.rollback_to_snapshot("~thread/t", "good")
+    assert graph.invoke({"total": 10}, THREAD)["total"] == 16
+    assert len(list(graph.get_state_history(THREAD))) == 8, "none of the run that was rolled back"
+
+
+def test_a_run_that_a_rollback_overtook_is_refused(store):
+    def roll_back(state):
+        if state["total"] > 0:
+            store.rollback_to_snapshot("~thread/t", "good")
+        return {"total": 1}
+
+    builder = StateGraph(Numbers)
+    builder.add_node("add", roll_back)
+    builder.add_edge(START, "add")
+    graph = builder.compile(checkpointer=IndelibleSaver(store, on_conflict="refuse"))
+    graph.invoke({"total": 0}, THREAD)
+    store.save_snapshot("~thread/t", label="good")
+    with pytest.raises(indelible.ConflictError, match="went on without this run"):
+        graph.invoke({"total": 5}, THREAD, durability="sync")
+    assert graph.get_state(THREAD).values["total"] == 1
+
+
 def test_a_thread_and_a_chat_of_one_id_do_not_meet(store, saver, config):
     store.add_message("t", "user", "hello")
     store.remember("t", "a fact", id="fact")
