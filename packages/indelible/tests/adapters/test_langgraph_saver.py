@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -176,6 +176,24 @@ def test_pruned_delta_threads_keep_their_values(store):
     again = build_delta().compile(checkpointer=IndelibleSaver(store))
     assert again.get_state(THREAD).values == before
     assert len(before["items"]) == 8
+
+
+def test_the_history_of_delta_channels_is_that_of_the_parents(store):
+    saver = IndelibleSaver(store)
+    graph = build_delta().compile(checkpointer=saver)
+    run_delta(graph)
+    past = list(graph.get_state_history(THREAD))[5]
+    graph.update_state(past.config, {"items": ["branch"]}, as_node="add")
+    graph.invoke({"items": ["on the branch"]}, THREAD)
+    for each in range(2):
+        for found in list(saver.list(THREAD)):
+            wanted = {"config": found.config, "channels": ["items", "branch:to:add", "none"]}
+            theirs = BaseCheckpointSaver.get_delta_channel_history(saver, **wanted)
+            assert saver.get_delta_channel_history(**wanted) == theirs
+        if each == 0:
+            saver.compact()
+    newest = saver.get_delta_channel_history(config=THREAD, channels=["items"])
+    assert ["on the branch"] in [value for *_, value in newest["items"]["writes"]]
 
 
 # Sharing
