@@ -35,7 +35,7 @@ INSTALLED = $(foreach version,$(VERSIONS),$(if $(call find_python,$(version)),$(
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-peers lock clean
+.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -158,6 +158,9 @@ bench-search: $(READY) ## What search finds and how long it takes; writes docs/s
 # A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json.gz" says whether it agrees.
 bench-peers: $(READY) frameworks ## indelible beside stores of other projects; writes docs/performance.md
 	$(BIN)/python -m benchmarks.peers $(PEERS)
+
+bench-langgraph: $(BESIDE)/langgraph/.ready ## Checkpointers of LangGraph side by side; writes docs/langgraph-figures.md
+	$(BESIDE)/langgraph/bin/python -m benchmarks.langgraph
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header

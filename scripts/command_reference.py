@@ -31,10 +31,10 @@ store: [Check your store](how-to/check-your-store.md). [`snapshot-db`](#snapshot
 files of any program: [Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
 A store that is not there is an error and is never made in passing; only `append`, `remember`,
-`import`, `copy`, `import-langchain` and `mcp` begin one. `append`, `remember`, `retract` and
-`snapshot` only add and do not ask, and neither does an `export` to a new file. Every other command
-that changes something says what it will do and asks; `--yes` answers, and without a terminal and
-without `--yes` nothing is changed. Long work shows its progress on a terminal.
+`import`, `copy`, `import-langchain`, `import-langgraph` and `mcp` begin one. `append`, `remember`,
+`retract` and `snapshot` only add and do not ask, and neither does an `export` to a new file. Every
+other command that changes something says what it will do and asks; `--yes` answers, and without a
+terminal and without `--yes` nothing is changed. Long work shows its progress on a terminal.
 
 ## Exit codes
 

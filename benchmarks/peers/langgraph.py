@@ -86,7 +86,7 @@ class PostgresSavers(Savers):
 
     def open(self, place: str) -> None:
         settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-        self._pool = ConnectionPool(place, max_size=20, kwargs=settings, open=True)
+        self._pool: Any = ConnectionPool(place, max_size=20, kwargs=settings, open=True)
         self._compile(PostgresSaver(self._pool))
 
     def close(self) -> None:

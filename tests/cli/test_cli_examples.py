@@ -14,6 +14,8 @@ import apsw
 import pytest
 import redis
 import typer.main
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
 from typer.testing import CliRunner
 
 import indelible
@@ -74,6 +76,9 @@ def prepared_folder(tmp_path_factory):
     message = {"type": "human", "data": {"content": "Where is my order?", "type": "human"}}
     (folder / "chats").mkdir()
     (folder / "chats" / "old.json").write_text(json.dumps([message]))
+    with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver.put(config, empty_checkpoint(), {}, {})
     trace = INCIDENT.read_text("utf-8").replace('"c-2"', '"user-42"')
     (folder / "trace.jsonl").write_text(trace)
     (folder / "traces").mkdir()

@@ -3,7 +3,10 @@
 import json
 import shlex
 
+from langgraph.checkpoint.base import empty_checkpoint
+
 import indelible
+from indelible.adapters.langgraph import IndelibleSaver
 from tests.support.prepared_store import SNAPSHOT
 
 
@@ -127,3 +130,38 @@ def test_history_of_a_session_that_shows_nothing_says_where_it_is(command, store
     assert command("history", "bob", "--last", "0").err == ""
     store.add_message("bob", "user", "back")
     assert command("history", "bob").err == ""
+
+
+def put_checkpoint(saver, number, parent):
+    configurable = {"thread_id": "trip", "checkpoint_ns": ""}
+    if parent is not None:
+        configurable["checkpoint_id"] = f"step-{parent}"
+    checkpoint = empty_checkpoint() | {"id": f"step-{number}"}
+    checkpoint |= {"channel_values": {"n": number}, "channel_versions": {"n": str(number)}}
+    config = {"configurable": configurable}
+    return saver.put(config, checkpoint, {}, checkpoint["channel_versions"])
+
+
+def test_show_draws_the_steps_writes_and_branches_of_a_thread(command):
+    with indelible.open(command.folder / "agent.db") as store:
+        saver = IndelibleSaver(store)
+        for number, parent in ((1, None), (2, 1), (3, 1)):
+            config = put_checkpoint(saver, number, parent)
+        saver.put_writes(config, [("n", 4), ("asked", "yes")], "task-a")
+        drawn = command("show", "~thread/trip").out
+        assert "step-2 after step-1: n" in drawn
+        (branch,) = [line for line in drawn.splitlines() if "branch" in line]
+        assert "step-3 after step-1" in branch
+        assert "task task-a writes n, asked" in drawn
+        saver.compact()
+    assert "packed entries between 0 and" in command("show", "~thread/trip").out
+
+
+def test_history_says_what_a_session_has_instead_of_messages(command):
+    with indelible.open(command.folder / "agent.db") as store:
+        put_checkpoint(IndelibleSaver(store), 1, None)
+        store.remember("facts", "She drinks coffee", id="drink")
+    thread, facts = command("history", "~thread/trip"), command("history", "facts")
+    assert (thread.out, facts.out) == ("", "")
+    assert "a thread of LangGraph, which has checkpoints: indelible show" in thread.err
+    assert facts.err == "This is a collection, which has memories: indelible memories facts\n"

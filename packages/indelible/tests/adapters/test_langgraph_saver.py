@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -178,6 +178,24 @@ def test_pruned_delta_threads_keep_their_values(store):
     assert len(before["items"]) == 8
 
 
+def test_the_history_of_delta_channels_is_that_of_the_parents(store):
+    saver = IndelibleSaver(store)
+    graph = build_delta().compile(checkpointer=saver)
+    run_delta(graph)
+    past = list(graph.get_state_history(THREAD))[5]
+    graph.update_state(past.config, {"items": ["branch"]}, as_node="add")
+    graph.invoke({"items": ["on the branch"]}, THREAD)
+    for each in range(2):
+        for found in list(saver.list(THREAD)):
+            wanted = {"config": found.config, "channels": ["items", "branch:to:add", "none"]}
+            theirs = BaseCheckpointSaver.get_delta_channel_history(saver, **wanted)
+            assert saver.get_delta_channel_history(**wanted) == theirs
+        if each == 0:
+            saver.compact()
+    newest = saver.get_delta_channel_history(config=THREAD, channels=["items"])
+    assert ["on the branch"] in [value for *_, value in newest["items"]["writes"]]
+
+
 # Sharing
 
 
@@ -317,6 +335,38 @@ def test_a_rollback_shows_an_earlier_checkpoint(store, saver, config):
     store.vacuum(undo_window=0.0)
     config = put(saver, config, {"messages": messages(21)}, version=2)
     assert read(IndelibleSaver(store), THREAD) == messages(21)
+
+
+def test_a_graph_goes_on_from_a_label_and_after_an_undo(store):
+    graph = build_steps().compile(checkpointer=IndelibleSaver(store, on_conflict="refuse"))
+    graph.invoke({"total": 0, "seen": []}, THREAD)
+    store.save_snapshot("~thread/t", label="good")
+    graph.invoke({"total": 5}, THREAD)
+    store.rollback_to_snapshot("~thread/t", "good")
+    for each in (graph, build_steps().compile(checkpointer=IndelibleSaver(store))):
+        assert each.get_state(THREAD).values["total"] == 3
+    store.undo("~thread/t")
+    assert graph.get_state(THREAD).values["total"] == 11
+    store.rollback_to_snapshot("~thread/t", "good")
+    assert graph.invoke({"total": 10}, THREAD)["total"] == 16
+    assert len(list(graph.get_state_history(THREAD))) == 8, "none of the run that was rolled back"
+
+
+def test_a_run_that_a_rollback_overtook_is_refused(store):
+    def roll_back(state):
+        if state["total"] > 0:
+            store.rollback_to_snapshot("~thread/t", "good")
+        return {"total": 1}
+
+    builder = StateGraph(Numbers)
+    builder.add_node("add", roll_back)
+    builder.add_edge(START, "add")
+    graph = builder.compile(checkpointer=IndelibleSaver(store, on_conflict="refuse"))
+    graph.invoke({"total": 0}, THREAD)
+    store.save_snapshot("~thread/t", label="good")
+    with pytest.raises(indelible.ConflictError, match="went on without this run"):
+        graph.invoke({"total": 5}, THREAD, durability="sync")
+    assert graph.get_state(THREAD).values["total"] == 1
 
 
 def test_a_thread_and_a_chat_of_one_id_do_not_meet(store, saver, config):

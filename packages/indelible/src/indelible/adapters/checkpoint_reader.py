@@ -240,6 +240,31 @@ class ThreadReader:
             for found in await self._load(session, head, page):
                 yield FoundCheckpoint(head, found)
 
+    async def find_ancestors(
+        self, session: str, namespace: str, checkpoint_id: str | None, channels: set[str]
+    ) -> list[CheckpointRecord]:
+        """Find a checkpoint and those before it, back to where all channels have a value."""
+        ancestors: list[CheckpointRecord] = []
+        missing = set(channels)
+
+        def add(found: CheckpointRecord) -> str | None:
+            ancestors.append(found)
+            missing.difference_update(found.channels)
+            return found.parent if missing else None
+
+        if checkpoint_id is None or not missing:
+            return []
+        wanted: str | None = checkpoint_id
+        async for each in self.iter_checkpoints(session, namespace):
+            if each.checkpoint.id == wanted:
+                wanted = add(each.checkpoint)
+            if wanted is None:
+                break
+        # One that was stored again is newer than those that continue it.
+        while wanted is not None and (late := await self.find(session, namespace, wanted)):
+            wanted = add(late.checkpoint)
+        return ancestors
+
     async def iter_sessions(self) -> AsyncIterator[str]:
         """Iterate over the sessions of all threads."""
         cursor: str | None = None
@@ -266,26 +291,29 @@ class ThreadReader:
         return cache.values
 
     async def read_writes(
-        self, session: str, checkpoint: CheckpointRecord
-    ) -> tuple[Head, list[Write]]:
-        """Read the writes for a checkpoint: the first of each task and index."""
-        item = records.build_writes_item(checkpoint.namespace, checkpoint.id)
-        head, places = await self._run(checkpoints.find_records(session, item, item))
+        self, session: str, wanted: Sequence[CheckpointRecord]
+    ) -> tuple[Head, list[list[Write]]]:
+        """Read the writes for each of these checkpoints: the first of each task and index."""
+        items = [records.build_writes_item(each.namespace, each.id) for each in wanted]
+        found = checkpoints.find_records(session, min(items), max(items))
+        head, places = await self._run(found)
         cache = self._get_cache(session, head)
-        stored = await self._read_records(session, head, [place.position for place in places])
-        if not is_visible(head, checkpoint.position):
+        positions = [place.position for place in places if place.item in set(items)]
+        stored = await self._read_records(session, head, positions)
+        if packed := [each.position for each in wanted if not is_visible(head, each.position)]:
             # They come after their checkpoint, in the same pack or a later one.
             packs = await self._find_packs(session, head, cache)
-            later = [place for place in packs if place.last >= checkpoint.position]
+            later = [place for place in packs if place.last >= min(packed)]
             await self._read_packs(session, head, cache, later)
-            stored |= {at: each for at, each in cache.packed.items() if each.id == item}
-        writes: dict[tuple[str, int], Write] = {}
+            stored |= {at: each for at, each in cache.packed.items() if each.id in set(items)}
+        writes: dict[str, dict[tuple[str, int], Write]] = {item: {} for item in items}
         for position in sorted(stored):
+            of_item = writes[stored[position].id]
             for write in records.parse_writes(stored[position], position):
                 # Special writes, such as an interrupt, replace earlier ones.
-                if write.number < 0 or (write.task, write.number) not in writes:
-                    writes[write.task, write.number] = write
-        return head, list(writes.values())
+                if write.number < 0 or (write.task, write.number) not in of_item:
+                    of_item[write.task, write.number] = write
+        return head, [list(writes[item].values()) for item in items]
 
     async def _load(
         self, session: str, head: Head, positions: Sequence[int]

@@ -429,3 +429,21 @@ def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
     except (LookupError, TypeError, ValueError, zlib.error) as error:
         raise _build_format_error(position, "no pack") from error
     return Pack(found, values, len(data))
+
+
+# For people
+
+
+def describe_record(stored: StoredCheckpoint) -> str:
+    """Say what a record is in a line: a checkpoint, writes, or a pack."""
+    record: Any = stored.record
+    if "pack" in record:
+        last, first = parse_pack_item(stored.id)
+        return f"packed entries between {first} and {last}"
+    if "writes" in record:
+        channels = ", ".join(str(channel) for _, channel, _ in record["writes"])
+        return f"task {record.get('task')} writes {channels}"
+    where = f" in {record['ns']}" if record.get("ns") else ""
+    after = f" after {record['parent']}" if record.get("parent") else ""
+    changed = ", ".join(record.get("channels", ()))
+    return f"{record.get('id')}{where}{after}" + (f": {changed}" if changed else "")

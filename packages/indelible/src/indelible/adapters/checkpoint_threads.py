@@ -348,7 +348,7 @@ class Threads(ThreadReader):
             packed |= await self._read_records(session, head, found.writes.get(item, ()))
         last: list[StoredCheckpoint] = []
         for checkpoint in await self._load(session, head, sorted(moved)):
-            _, writes = await self.read_writes(session, checkpoint)
+            _, (writes,) = await self.read_writes(session, [checkpoint])
             last.append(records.build_full_record(checkpoint))
             for write in writes:
                 again = [(write.number, write.channel, write.position)]

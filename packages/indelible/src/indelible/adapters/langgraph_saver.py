@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -25,7 +25,7 @@ from indelible.adapters.checkpoint_reader import (
     build_session,
     get_thread_id,
 )
-from indelible.adapters.checkpoint_records import CheckpointHeader, Parts
+from indelible.adapters.checkpoint_records import CheckpointHeader, Parts, Write
 from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
 from indelible.adapters.store_variants import (
     Store,
@@ -45,6 +45,7 @@ try:
         Checkpoint,
         CheckpointMetadata,
         CheckpointTuple,
+        DeltaChannelHistory,
         get_checkpoint_id,
         get_checkpoint_metadata,
         writes_sort_key,
@@ -253,6 +254,18 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         """Do what `compact` does."""
         return await self._compact(self._awaited, thread_ids)
 
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what delta channels are rebuilt from: a value, and the writes since."""
+        return run_blocking(self._get_delta_history(self._blocking, config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what delta channels are rebuilt from: a value, and the writes since."""
+        return await self._get_delta_history(self._awaited, config, channels)
+
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the version after another: a number that sorts, and a random part."""
         del channel
@@ -339,10 +352,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
-        head, writes = await threads.read_writes(session, checkpoint)
+        head, (writes,) = await threads.read_writes(session, [checkpoint])
         if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
             return None
-        writes.sort(key=lambda write: writes_sort_key(write.path, write.task, write.number))
+        writes.sort(key=_get_write_order)
         positions = {at for channel in channels.values() for at in channel.positions}
         positions |= {write.position for write in writes}
         values = await threads.read_values(session, head, positions)
@@ -361,6 +374,50 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 (write.task, write.channel, load(values[write.position])) for write in writes
             ],
         )
+
+    async def _get_delta_history(
+        self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the ancestors of a checkpoint back to those that hold the channels.
+
+        If the thread is pruned meanwhile, they are found again.
+        """
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return await self._read_delta_history(threads, config, channels)
+            except ConflictError:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _read_delta_history(
+        self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        session, namespace = _get_place(config)
+        history: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
+        target = await threads.find(session, namespace, get_checkpoint_id(config))
+        parent = None if target is None else target.checkpoint.parent
+        ancestors = await threads.find_ancestors(session, namespace, parent, set(channels))
+        if not ancestors:
+            return history
+        head, writes = await threads.read_writes(session, ancestors)
+        # A channel is read from its newest value on.
+        seeds: dict[str, int] = {}
+        for number, each in enumerate(ancestors):
+            for name in each.channels.keys() & history.keys():
+                seeds.setdefault(name, number)
+        needed = {write.position for of_each in writes for write in of_each}
+        needed |= {at for name, n in seeds.items() for at in ancestors[n].channels[name].positions}
+        values = await threads.read_values(session, head, needed)
+        load = self.serde.loads_typed
+        for number in reversed(range(len(ancestors))):
+            for write in sorted(writes[number], key=_get_write_order):
+                if number <= seeds.get(write.channel, number) and write.channel in history:
+                    loaded = write.task, write.channel, load(values[write.position])
+                    history[write.channel]["writes"].append(loaded)
+        for name, number in seeds.items():
+            history[name]["seed"] = records.join(ancestors[number].channels[name], load, values)
+        return history
 
     async def _put(
         self,
@@ -475,6 +532,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
 
         async for session in threads.iter_sessions():
             await threads.rewrite(session, choose, always=False)
+
+
+def _get_write_order(write: Write) -> Any:
+    return writes_sort_key(write.path, write.task, write.number)
 
 
 async def _get_next(found: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:

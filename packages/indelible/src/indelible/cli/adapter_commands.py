@@ -1,4 +1,4 @@
-"""Commands for frameworks: an MCP server, and the import of LangChain's histories."""
+"""Commands for frameworks: an MCP server, and imports of what LangChain and LangGraph stored."""
 
 from __future__ import annotations
 
@@ -102,6 +102,55 @@ def import_langchain(
         if report.equal:
             call.out.say(
                 f"{phrases.format_count(report.equal, 'session')} already there, and equal."
+            )
+    if not report.ok:
+        raise typer.Exit(WRONG_DATA)
+
+
+@on_store(creates=True)
+def import_langgraph(
+    call: CommandContext,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The file of a SqliteSaver, or the URL of the database of a PostgresSaver.",
+        ),
+    ],
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Import the threads of LangGraph's SqliteSaver or PostgresSaver, for IndelibleSaver.
+
+    Every checkpoint is read again and compared. No thread is overwritten, the source is only read,
+    and an interrupted import is completed by running it again.
+    """
+    try:
+        from indelible.adapters import langgraph_import  # noqa: PLC0415 (an extra)
+        from indelible.adapters.langgraph_saver import IndelibleSaver  # noqa: PLC0415
+    except ImportError as error:
+        raise UnsupportedError(str(error)) from error
+    if not dry_run:
+        confirm(f"This imports threads into {format_target(call.place.url)}.", yes=yes)
+    with (
+        langgraph_import.open_source(source) as found,
+        _open_target(call, dry_run=dry_run) as store,
+        show_progress("Importing") as tell,
+    ):
+        report = langgraph_import.import_threads(
+            IndelibleSaver(store), found, dry_run=dry_run, progress=tell
+        )
+    if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
+        for name in map(phrases.escape_name, report.differ):
+            call.out.say(f"error: {name}: it has other checkpoints already; it was left as it is")
+        verb = "Would import" if dry_run else "Imported"
+        counts = phrases.format_count(report.threads, "thread")
+        made = phrases.format_count(report.checkpoints, "checkpoint")
+        call.out.say(f"{verb} {counts} with {made}.")
+        if report.equal:
+            call.out.say(
+                f"{phrases.format_count(report.equal, 'thread')} already there, and equal."
             )
     if not report.ok:
         raise typer.Exit(WRONG_DATA)

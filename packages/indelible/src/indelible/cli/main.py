@@ -240,6 +240,13 @@ _add_command(
     name="import-langchain",
 )
 _add_command(
+    adapter_commands.import_langgraph,
+    MAINTAIN,
+    "import-langgraph checkpoints.db --url agent.db",
+    "import-langgraph checkpoints.db --dry-run --url agent.db",
+    name="import-langgraph",
+)
+_add_command(
     adapter_commands.mcp,
     MAINTAIN,
     "mcp agent.db --session user-42",

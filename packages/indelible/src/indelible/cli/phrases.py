@@ -121,7 +121,9 @@ def format_value(value: Value) -> str:
     if isinstance(value, StoredValue):
         return f"{value.type}, {len(value.data)} characters in base 64"
     if isinstance(value, StoredCheckpoint):
-        return format_compact_json({key: value.record.get(key) for key in ("ns", "id", "task")})
+        from indelible.adapters.checkpoint_records import describe_record  # noqa: PLC0415 (seldom)
+
+        return describe_record(value)
     return value.text if isinstance(value, Summary) else format_content(value.content)
 
 

@@ -14,7 +14,7 @@ from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.conditions import parse_conditions
 from indelible.core.limits import PAGE_ENTRIES_MAX
-from indelible.model import Status
+from indelible.model import Entry, Kind, Status
 
 SESSIONS_DEFAULT = 100
 # Below this width, the table of sessions has fewer columns.
@@ -121,19 +121,26 @@ def history(
     }
     # With --max-tokens there may be messages that do not fit.
     if not messages and max_tokens is None and last != 0:
-        _note_hidden(call, session)
+        _note_no_messages(call, session)
     if call.out.print_json(found):
         return
     for message in messages:
         call.out.say(phrases.format_turn(message))
 
 
-def _note_hidden(call: CommandContext, session: str) -> None:
-    """Say that there are hidden entries: an empty output looks like an empty session."""
-    hidden = sum(not each.visible for each in call.store.timeline(session).entries)
-    if hidden:
+def _note_no_messages(call: CommandContext, session: str) -> None:
+    """Say what a session has instead of messages: no output looks like an empty session."""
+    entries = call.store.timeline(session).entries
+    kinds = {each.entry.kind for each in entries if each.visible and isinstance(each.entry, Entry)}
+    hidden = sum(not each.visible for each in entries)
+    where = suggest_command("show", session)
+    if Kind.CHECKPOINT in kinds:
+        call.out.note(f"This is a thread of LangGraph, which has checkpoints: {where}")
+    elif Kind.MEMORY in kinds:
+        memories = suggest_command("memories", session)
+        call.out.note(f"This is a collection, which has memories: {memories}")
+    elif hidden:
         are = "is" if hidden == 1 else "are"
-        where = suggest_command("show", session)
         call.out.note(
             f"No messages show; {phrases.format_entry_count(hidden)} {are} hidden: {where}"
         )

@@ -27,6 +27,7 @@ from indelible.model import (
     CorruptEntry,
     Entry,
     Snapshot,
+    StoredCheckpoint,
     Summary,
     Timeline,
     TimelineEntry,
@@ -164,6 +165,8 @@ class TimelineLines:
         # Whether all of the log was read: a call without a result is dangling then.
         self._at_end = False
         self._day = ""
+        # The newest checkpoint of each namespace of a thread.
+        self._checkpoints: dict[str, object] = {}
 
     def add(self, entries: Sequence[TimelineEntry]) -> Iterator[TimelineLine]:
         """Read a page, and build the lines of the one before."""
@@ -216,6 +219,11 @@ class TimelineLines:
             notes.append(f"covers {phrases.format_extents(value.covers)}")
         if isinstance(value, ChatMessage) and value.pinned:
             notes.append("pinned")
+        if isinstance(value, StoredCheckpoint) and "parent" in value.record:
+            newest = self._checkpoints.get(value.id, value.record["parent"])
+            if value.record["parent"] != newest:
+                notes.append("branch")
+            self._checkpoints[value.id] = value.record.get("id")
         return TimelineLine(
             position=str(entry.position),
             time=f"{entry.written_at:%H:%M:%S}",

@@ -1,0 +1,1 @@
+"""Checkpointers of LangGraph side by side, on one chat."""

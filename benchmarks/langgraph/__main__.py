@@ -1,0 +1,200 @@
+"""Measure checkpointers of LangGraph side by side, and write docs/langgraph-figures.md."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+from langgraph.checkpoint.base import empty_checkpoint
+
+import indelible
+from benchmarks.langgraph import crowd
+from benchmarks.langgraph.chat import THREAD, Texts, build_chat, take_turn
+from benchmarks.langgraph.savers import Contender, open_contenders
+from indelible.adapters.langgraph import IndelibleSaver
+
+PAGE = Path(__file__).parents[2] / "docs" / "langgraph-figures.md"
+# A turn "at 50" is the median of the turns around it.
+AROUND = 10
+ROUNDS = 15
+FORKS = 20
+PRUNED = 10_000
+MS = 1000
+
+
+def main() -> int:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.langgraph", description=__doc__)
+    parser.add_argument("--turns", type=int, default=500)
+    parser.add_argument("--into", type=Path, default=PAGE, help="the page that is written")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="langgraph-") as name:
+        folder = Path(name)
+        # A server may run as another user.
+        folder.chmod(0o755)
+        parts = [
+            _HEAD.format(turns=asked.turns),
+            _format_chats(_measure_chats(folder, asked.turns)),
+            *_measure_maintenance(folder),
+            crowd.measure(folder),
+        ]
+    asked.into.write_text("\n".join(parts) + "\n", "utf-8")
+    sys.stdout.write(asked.into.read_text("utf-8"))
+    return 0
+
+
+_HEAD = f"""# LangGraph's checkpointers in figures
+
+Written by `make bench-langgraph` on one machine: {platform.machine()},
+Python {platform.python_version()}. Every saver takes its turns beside the others, in one run.
+[LangGraph](frameworks.md#langgraph) says what ours does.
+
+## A chat of {{turns}} turns
+
+Two messages of 600 characters a turn; times in milliseconds, medians. Growth is the time of
+a turn at the end minus that of one at the tenth part. On Redis, the size is that of the dataset
+in memory; PostgreSQL keeps the space of rows that were removed until it is vacuumed. Where the
+machine does other work, only the processor times, which are those of the client, compare well.
+"""
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _measure_chats(folder: Path, turns: int) -> list[dict[str, str]]:
+    with open_contenders(folder) as contenders:
+        texts = Texts()
+        graphs = [build_chat(each.saver, texts, delta=each.delta) for each in contenders]
+        sizes = [each.measure_bytes() for each in contenders]
+        taken: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+        for turn in range(turns):
+            for number, graph in enumerate(graphs):
+                before = time.perf_counter(), time.process_time()
+                take_turn(graph, texts)
+                after = time.perf_counter(), time.process_time()
+                taken[number].append((after[0] - before[0], after[1] - before[1]))
+            if (turn + 1) % 50 == 0:
+                _note(f"{turn + 1} turns")
+        rows = []
+        for number, (contender, graph) in enumerate(zip(contenders, graphs, strict=True)):
+            early, late = turns // 10, turns - AROUND
+            wall, cpu = (
+                _at([each[kind] for each in taken[number]], late)
+                - _at([each[kind] for each in taken[number]], early)
+                for kind in (0, 1)
+            )
+            size = contender.measure_bytes() - sizes[number]
+            rows.append(
+                {
+                    "": contender.name + (", DeltaChannel" if contender.delta else ""),
+                    "size": f"{size / 1e6:.1f} MB" if size else "",
+                    "turn": f"{_at([each[0] for each in taken[number]], late):.1f}",
+                    "growth": f"{wall:.1f}",
+                    "growth (processor)": f"{cpu:.1f}",
+                    "get_state": f"{_time(partial(graph.get_state, THREAD)):.1f}",
+                    "a fork": _measure_fork(contender, graph),
+                    "after compact": _measure_compacted(contender, sizes[number]),
+                }
+            )
+        return rows
+
+
+def _at(times: list[float], turn: int) -> float:
+    return statistics.median(times[max(0, turn - AROUND) : turn + AROUND]) * MS
+
+
+def _time(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    times = []
+    for _ in range(rounds):
+        before = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - before)
+    return statistics.median(times) * MS
+
+
+def _measure_fork(contender: Contender, graph: Any) -> str:
+    """Return the bytes that a branch takes which begins at an early checkpoint."""
+    if contender.store is None or contender.delta:
+        return ""
+    past = list(graph.get_state_history(THREAD))[-30].config
+    before = contender.measure_bytes()
+    for _ in range(FORKS):
+        graph.update_state(past, {"messages": [("user", "another way")]}, as_node="answer")
+    return f"{(contender.measure_bytes() - before) / FORKS / 1024:.1f} KiB"
+
+
+def _measure_compacted(contender: Contender, empty: int) -> str:
+    if contender.store is None:
+        return ""
+    contender.saver.compact()
+    return f"{(contender.measure_bytes() - empty) / 1e6:.1f} MB"
+
+
+def _format_chats(rows: list[dict[str, str]]) -> str:
+    names = list(rows[0])
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    lines += [f"| {' | '.join(row.values())} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _measure_maintenance(folder: Path) -> list[str]:
+    path = folder / "maintenance.db"
+    with indelible.open(path) as store:
+        saver = IndelibleSaver(store)
+        texts = Texts()
+        graph = build_chat(saver, texts, delta=False)
+        for _ in range(200):
+            take_turn(graph, texts)
+        _note("a chat of 200 turns")
+        numbers = iter(range(1000))
+        copied = _time(lambda: saver.copy_thread("chat", f"copy {next(numbers)}"), 5)
+        plain = _time(lambda: _copy_rows(path, folder / f"plain {next(numbers)}.db"), 5)
+        _put_many(saver)
+        _note(f"{PRUNED} checkpoints")
+        before = time.perf_counter()
+        receipt = saver.prune(["many"])
+        pruned = time.perf_counter() - before
+        assert (receipt.kept, receipt.erased) == (1, PRUNED - 1)
+    return [
+        "## Maintenance, on SQLite\n",
+        f"- `copy_thread` of 200 turns: {copied:.0f} ms. A copy of its rows into another file by",
+        f"  SQL: {plain:.0f} ms, {copied / plain:.1f} times as fast.",
+        f"- `prune` of {PRUNED:,} checkpoints to the newest: {pruned:.2f} s.\n",
+    ]
+
+
+def _copy_rows(source: Path, target: Path) -> None:
+    connection = apsw.Connection(str(target))
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("ATTACH ? AS source", (str(source),))
+    connection.execute(
+        "CREATE TABLE entry AS SELECT * FROM source.entry WHERE id >> 32 ="
+        " (SELECT number FROM source.session WHERE name = '~thread/chat')"
+    )
+    connection.close()
+
+
+def _put_many(saver: IndelibleSaver) -> None:
+    config: Any = {"configurable": {"thread_id": "many", "checkpoint_ns": ""}}
+    for number in range(PRUNED):
+        checkpoint = empty_checkpoint()
+        versions: Any = {"messages": f"{number:032}.0"}
+        checkpoint["channel_versions"] = versions
+        checkpoint["channel_values"] = {"messages": [f"message {at} " * 10 for at in range(20)]}
+        checkpoint["channel_values"]["messages"][number % 20] = f"changed {number} " * 10
+        config = saver.put(config, checkpoint, {"source": "loop", "step": number}, versions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
