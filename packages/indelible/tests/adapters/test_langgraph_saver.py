@@ -369,6 +369,13 @@ def test_a_run_that_a_rollback_overtook_is_refused(store):
     assert graph.get_state(THREAD).values["total"] == 1
 
 
+def test_a_thread_is_not_forked(store, saver, config):
+    put(saver, config, {"messages": messages(2)}, version=1)
+    with pytest.raises(indelible.UsageError, match="copy_thread"):
+        store.fork("~thread/t", "~thread/copy")
+    assert [*store.list_sessions().ids] == ["~thread/t"]
+
+
 def test_a_thread_and_a_chat_of_one_id_do_not_meet(store, saver, config):
     store.add_message("t", "user", "hello")
     store.remember("t", "a fact", id="fact")

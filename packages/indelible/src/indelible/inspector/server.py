@@ -20,7 +20,11 @@ HEAD_BYTES_MAX: Final = 16 * 1024
 
 
 class LimitedConnection(H11Protocol):
-    """A connection that is ended after some time, whatever its client does."""
+    """A connection that is ended after some time, whatever its client does.
+
+    uvicorn has no such limit, and takes a class like this as `http=`. Where the class that is
+    extended here is imported from is not documented; the test of slow clients needs it.
+    """
 
     seconds_max = CONNECTION_S_MAX
 

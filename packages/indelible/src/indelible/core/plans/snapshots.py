@@ -40,9 +40,16 @@ from indelible.core.plans.view_changes import (
 )
 from indelible.core.rules import build_exists_error, compute_deadline_ms
 from indelible.core.settings import Settings, check_session_id, check_text
-from indelible.errors import ClosedError, FormatError, MemoryStoreBackendError, OutcomeUnknownError
+from indelible.errors import (
+    ClosedError,
+    FormatError,
+    MemoryStoreBackendError,
+    OutcomeUnknownError,
+    UsageError,
+)
 from indelible.model import (
     Entry,
+    Kind,
     Never,
     SessionInfo,
     Snapshot,
@@ -141,20 +148,31 @@ def fork(
     head = found.head
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
-    stage = yield from perform(BeginStage(target, session, ttl_s))
     frozen = FrozenView(head.life, view.freeze(*state), head.version, head.vacuums)
-    op = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT)
+    page = yield from perform(Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT))
+    _refuse_references(session, page)
+    stage = yield from perform(BeginStage(target, session, ttl_s))
     moved: list[int] = []
     while True:
-        page = yield from perform(op)
         copies = _copy_rows(session, page, moved, stage.first, ttl_s)
         for rows in split_batches(copies):
             yield from perform(StageRows(target, stage.life, rows))
         if page.resume is None:
             break
         op = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
+        page = yield from perform(op)
     shown = yield from perform(ShowStage(target, stage.life, head.metadata))
     return build_session_info(target, shown)
+
+
+def _refuse_references(session: str, page: EntrySlice) -> None:
+    """Refuse a thread: its entries refer to positions, and those of a copy are others."""
+    if page.rows and all(row.kind in (Kind.VALUE, Kind.CHECKPOINT) for row in page.rows):
+        raise UsageError(
+            f"session {session!r} is a thread of checkpoints, which a fork would break; nothing was"
+            " changed. copy_thread of its saver copies it",
+            session=session,
+        )
 
 
 def _copy_rows(
