@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,19 +40,32 @@ class Moment:
 
 def list_moments(timeline: Timeline) -> list[Moment]:
     """List the moments of a session, oldest first; the last one is the present."""
-    found: list[tuple[datetime, Moment]] = []
-    for newer, change in enumerate(timeline.changes):
-        found += ((change.at, each) for each in _list_of_change(timeline, change, newer))
-    # Changes come newest first. The sort is stable, so those of one millisecond keep their order.
-    found.reverse()
-    found += [(each.taken_at, _build_of_snapshot(timeline, each)) for each in timeline.snapshots]
-    found.sort(key=lambda pair: pair[0])
-    return [*(moment for _, moment in found), _build_now(timeline)]
+    changes = timeline.changes
+    moments: list[Moment] = []
+    waiting = deque(timeline.snapshots)
+    # Changes come newest first, snapshots oldest first.
+    for newer in reversed(range(len(changes))):
+        while waiting and not _comes_before(changes[newer], waiting[0]):
+            moments.append(_build_of_snapshot(waiting.popleft(), changes[newer + 1 :]))
+        moments += _list_of_change(timeline, changes[newer], newer)
+    moments += (_build_of_snapshot(each, changes) for each in waiting)
+    return [*moments, _build_now(timeline)]
+
+
+def _comes_before(change: Change, snapshot: Snapshot) -> bool:
+    """Whether a change was made before a snapshot was taken.
+
+    Within one millisecond, a snapshot of what the change found, or of less, was taken before it.
+    """
+    if change.at != snapshot.taken_at:
+        return change.at < snapshot.taken_at
+    last, found = (extents[-1:] for extents in (snapshot.extents, change.before))
+    return snapshot.extents != change.before and not (last and found and last[0][1] < found[0][1])
 
 
 def _list_of_change(timeline: Timeline, change: Change, newer: int) -> Iterator[Moment]:
-    """The state after a change, then the one before it."""
-    for side, extents in (("after", change.after), ("before", change.before)):
+    """The state before a change, then the one after it."""
+    for side, extents in (("before", change.before), ("after", change.after)):
         stops = [stop for _, stop in (*change.before[-1:], *change.after[-1:])]
         yield Moment(
             id=f"{side}:{change.key}",
@@ -63,14 +77,14 @@ def _list_of_change(timeline: Timeline, change: Change, newer: int) -> Iterator[
         )
 
 
-def _build_of_snapshot(timeline: Timeline, snapshot: Snapshot) -> Moment:
+def _build_of_snapshot(snapshot: Snapshot, changes: Sequence[Change]) -> Moment:
     return Moment(
         id=f"snapshot:{snapshot.id}",
         label=f"snapshot {snapshot.label or snapshot.id[:8]}",
         at=snapshot.taken_at,
         extents=snapshot.extents,
         end=snapshot.extents[-1][1] if snapshot.extents else 0,
-        changes=[each for each in timeline.changes if each.at <= snapshot.taken_at],
+        changes=changes,
     )
 
 
