@@ -14,8 +14,9 @@ CONTRAST_MIN = 4.5
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """A browser for one module: several folders import this, and two at once cannot run."""
     assert CHROMIUM, "there is no chromium: `make test-browser` installs it"
     with sync_playwright() as playwright:
         # Root has no sandbox in a container; the pages are our own.
