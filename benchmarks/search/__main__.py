@@ -45,21 +45,12 @@ def main() -> int:
         if asked.data is not None:
             parts.append(_format_recall(_measure_recall(folder, server, asked.data)))
         parts.append(_LATENCY)
-        for engine, place, measure in (
-            ("SQLite", folder.joinpath, partial(latency.measure_size, folder)),
-            (
-                "PostgreSQL",
-                lambda _: server.fresh_url(),
-                partial(latency.measure_size_on_postgres, server),
-            ),
+        for engine, measure in (
+            ("SQLite", partial(latency.measure_size, folder)),
+            ("PostgreSQL", partial(latency.measure_size_on_postgres, server)),
         ):
-            plain, indexed = latency.measure_appends(place)
             rows = [measure(entries, _tell(f"{engine}, {entries} entries")) for entries in sizes]
             parts.append(_format_sizes(engine, rows))
-            parts.append(
-                f"An append takes {plain:.0f} µs without the index and {indexed:.0f} µs with it, at"
-                f" the default durability: {indexed / plain:.2f} times as long.\n"
-            )
     asked.into.write_text("\n".join(parts), "utf-8")
     sys.stdout.write(asked.into.read_text("utf-8"))
     return 0
@@ -81,7 +72,8 @@ Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, PostgreS
 _LATENCY = """## How long it takes
 
 Words by Zipf's law, queries of three to eight words: processor time in milliseconds,
-that of the server included, at the median and the 95th percentile.
+that of the server included, at the median and the 95th percentile. What the index adds to an
+append is in [how fast it is](how-fast.md).
 """
 
 

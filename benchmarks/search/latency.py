@@ -21,7 +21,6 @@ SESSION_ENTRIES = 1000
 # Sessions below one label: 10,000 entries.
 GROUP_SESSIONS = 10
 QUERIES = 100
-APPENDS = 300
 
 Progress = Callable[[int, int], None]
 Clock = Callable[[], float]
@@ -160,26 +159,3 @@ def _measure_index(path: Path) -> float:
     db.close()
     assert isinstance(size, int)
     return size / 1e6
-
-
-def measure_appends(name_place: Callable[[str], Path | str]) -> tuple[float, float]:
-    """Return microseconds of an append without and with the index, at the default durability.
-
-    Both stores take turns, and the median of each counts, so that other work of the machine
-    reaches both.
-    """
-    words = Vocabulary(3)
-    times: dict[bool, list[float]] = {False: [], True: []}
-    stores = {
-        search: indelible.open(name_place(f"append-{search}.db"), search=search)
-        for search in (False, True)
-    }
-    for number in range(APPENDS):
-        text = words.write(8, 40)
-        for search, store in stores.items():
-            begun = time.perf_counter()
-            store.add_message(f"s{number % 10}", "user", text)
-            times[search].append((time.perf_counter() - begun) * 1e6)
-    for store in stores.values():
-        store.close()
-    return statistics.median(times[False]), statistics.median(times[True])
