@@ -113,7 +113,8 @@ def _format_recall(measured: dict[str, Recall]) -> str:
         "## What is found\n",
         "Questions on conversations in the form of LoCoMo; each turn is a message, or a memory.",
         "Messages are found by words alone, with their neighbours and authors. A session is ranked",
-        "by its best turn.\n",
+        "by its best turn. The constants of the ranking were chosen on conversations of LoCoMo; on",
+        "the file that they were chosen on, expect more than on others.\n",
         "| | questions | of | recall@5 | recall@10 | hit@10 | MRR |",
         "|---|---|---|---|---|---|---|",
     ]
