@@ -21,9 +21,6 @@ REDIS = f"{INDELIBLE}/backends/redis"
 # Async sources; the twin of each stands beside it.
 SOURCES = (
     f"{INDELIBLE}/store_async.py",
-    f"{INDELIBLE}/core/transaction_async.py",
-    f"{INDELIBLE}/core/text_search_async.py",
-    f"{INDELIBLE}/core/handlers_async.py",
     f"{POSTGRES}/connection_async.py",
     f"{POSTGRES}/connection_pool_async.py",
     f"{POSTGRES}/client_async.py",

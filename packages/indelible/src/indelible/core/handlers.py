@@ -1,17 +1,16 @@
-# Generated from handlers_async.py by scripts/generate_sync.py: edit that file instead.
 """The handlers: every operation on sessions, written on the primitives of a transaction.
 
-Memory and SQLite use the blocking form. PostgreSQL uses the async form, in its blocking client too:
-what its primitives wait for are statements, which either client performs. A handler runs inside of
-one transaction. One that writes checks before it writes its first row; once it has written, it does
-not refuse. The operations that concern the engine itself (`Scrub`, `CheckEngine`, `FindRisks`,
-`Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
+They are coroutines. The primitives of memory and SQLite never suspend, so `perform_blocking` runs a
+handler to its end; those of PostgreSQL await statements, which either of its clients performs. A
+handler runs inside of one transaction. One that writes checks before it writes its first row; once
+it has written, it does not refuse. The operations that concern the engine itself (`Scrub`,
+`CheckEngine`, `FindRisks`, `Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from indelible import view
 from indelible.core import rules, session_list, text_search
@@ -78,6 +77,7 @@ from indelible.core.operations import (
     ViewChangeResult,
     tuple_new,
 )
+from indelible.core.plan import Operation
 from indelible.core.rows import SessionRow, build_row_head
 from indelible.core.transaction import Transaction
 from indelible.errors import FormatError
@@ -91,24 +91,38 @@ READS: Final = Handlers[Transaction]()
 
 _WHOLE_LOG: Final = ((0, LOG_ENTRIES_MAX),)
 
+R = TypeVar("R")
+
+
+def perform_blocking(tx: Transaction, op: Operation[R]) -> R:
+    """Perform an operation in a transaction of which no primitive suspends."""
+    handler = (WRITES if type(op) in WRITES else READS).find(op)
+    try:
+        # Started where it is created: Python warns of a coroutine that Ctrl-C keeps from starting.
+        handler(tx, op).send(None)
+    except StopIteration as finished:
+        result: R = finished.value
+        return result
+    raise AssertionError(f"{op} waited for something")
+
 
 # Sessions
 
 
-def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
-    row = tx.find_session(name)
-    return row, build_row_head(row, tx.now_ms())
+async def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
+    row = await tx.find_session(name)
+    return row, build_row_head(row, await tx.now_ms())
 
 
-def _find_active(tx: Transaction, name: str) -> SessionRow | None:
+async def _find_active(tx: Transaction, name: str) -> SessionRow | None:
     """Find a session; None if it is not active."""
-    row = tx.find_session(name)
-    if row is None or rules.compute_status(row.state, tx.now_ms()) is not Status.ACTIVE:
+    row = await tx.find_session(name)
+    if row is None or rules.compute_status(row.state, await tx.now_ms()) is not Status.ACTIVE:
         return None
     return row
 
 
-def _begin_life(
+async def _begin_life(
     tx: Transaction,
     name: str,
     row: SessionRow | None,
@@ -119,12 +133,12 @@ def _begin_life(
     first: int | None = None,
 ) -> SessionRow:
     """Begin a session, or its next life behind the end of its log."""
-    now_ms = tx.now_ms()
+    now_ms = await tx.now_ms()
     end = row.end if row else 0
     born = end if first is None else first
     begun = SessionRow(
         name=name,
-        number=row.number if row else tx.create_session(name),
+        number=row.number if row else await tx.create_session(name),
         life=row.life + 1 if row else 1,
         born=born,
         end=born,
@@ -140,35 +154,35 @@ def _begin_life(
         forked_from=forked_from,
         metadata=b"{}",
     )
-    tx.save_session(begun)
+    await tx.save_session(begun)
     return begun
 
 
 @READS.handles(ReadHead)
-def read_head(tx: Transaction, op: ReadHead) -> Head:
+async def read_head(tx: Transaction, op: ReadHead) -> Head:
     """Read a session without its entries."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if op.count_snapshots and row is not None and head.status is Status.ACTIVE:
-        head.snapshots = tx.count_snapshots(row)
+        head.snapshots = await tx.count_snapshots(row)
     return head
 
 
 @WRITES.handles(SetMetadata)
-def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
+async def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
     """Replace a session's metadata."""
-    row = tx.find_session(op.session)
+    row = await tx.find_session(op.session)
     state = row.state if row else None
-    status = rules.compute_status(state, tx.now_ms())
+    status = rules.compute_status(state, await tx.now_ms())
     rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
     if row is None or status is not Status.ACTIVE:
-        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     row = row._replace(metadata=op.metadata)
-    tx.save_session(row)
-    return build_row_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
+    await tx.save_session(row)
+    return build_row_head(row, await tx.now_ms(), snapshots=await tx.count_snapshots(row))
 
 
 @READS.handles(ListSessions)
-def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
+async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
     """List a page of sessions, in the order of ids if no other is asked for.
 
     A session whose row is damaged is listed too, so that it is not overlooked.
@@ -179,12 +193,12 @@ def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
     # A filter may pass over many sessions, so that each query asks for twice as many.
     wanted = op.limit + 1
     while True:
-        found = tx.list_sessions(op.prefix, order, after, wanted)
+        found = await tx.list_sessions(op.prefix, order, after, wanted)
         for row, intact, snapshots in found:
             after = session_list.build_place(
                 order, row.name, row.created_at_ms, row.last_activity_ms
             )
-            head = _try_build_head(row, tx.now_ms()) if intact else None
+            head = _try_build_head(row, await tx.now_ms()) if intact else None
             if not session_list.is_listed(op, row.name, head):
                 continue
             if len(listed) == op.limit:
@@ -210,30 +224,30 @@ def _try_build_head(row: SessionRow, now_ms: int) -> Head | None:
 
 
 @WRITES.handles(Append)
-def append(tx: Transaction, op: Append) -> AppendResult:
+async def append(tx: Transaction, op: Append) -> AppendResult:
     """Append a batch to the log."""
-    row = tx.find_session(op.session)
+    row = await tx.find_session(op.session)
     state = row.state if row else None
-    now_ms = tx.now_ms()
+    now_ms = await tx.now_ms()
     status = rules.compute_status(state, now_ms)
     if row is not None and not op.fresh and status is Status.ACTIVE:
-        earlier = _find_earlier(tx, row, op)
+        earlier = await _find_earlier(tx, row, op)
         if earlier is not None:
             return earlier
     if op.expected is not None:
         rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
     if op.expected_item is not None:
         active = row if status is Status.ACTIVE else None
-        newest = _find_newest(tx, active, op.expected_item.item)
+        newest = await _find_newest(tx, active, op.expected_item.item)
         rules.refuse_if_item_moved(op.session, op.expected_item, newest)
     count = len(op.drafts)
     rules.refuse_if_full(op.session, row.end if row else 0, count)
     if row is None or status is not Status.ACTIVE:
-        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     elif rules.is_later_step(row.last_activity_ms, now_ms):
         # Other appends do not write the session's row.
         row = row._replace(last_activity_ms=now_ms)
-        tx.save_session(row)
+        await tx.save_session(row)
     first, generation = row.end, row.generation
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
     rows = [
@@ -256,23 +270,23 @@ def append(tx: Transaction, op: Append) -> AppendResult:
         )
         for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
     ]
-    tx.insert_entries(row, rows)
+    await tx.insert_entries(row, rows)
     return AppendResult(first, count, rules.build_version(row.token, first + count, generation))
 
 
-def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendResult | None:
+async def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendResult | None:
     """Return the result of the first append with this key; other content is a conflict."""
-    kept = tx.find_kept_key(row, op.key)
+    kept = await tx.find_kept_key(row, op.key)
     if kept is not None:
         use, stored = kept
     else:
-        found = tx.find_key(row, op.key)
+        found = await tx.find_key(row, op.key)
         if found is None:
             return None
         use = found
-        stored = tx.read_checksums(row, use.first, min(use.first + use.entries, row.end))
+        stored = await tx.read_checksums(row, use.first, min(use.first + use.entries, row.end))
     rules.refuse_different_content(op, use.first, stored)
-    tx.sync(row)
+    await tx.sync(row)
     return AppendResult(
         use.first,
         use.entries,
@@ -286,22 +300,22 @@ def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendResult 
 
 
 @READS.handles(FindItems)
-def find_items(tx: Transaction, op: FindItems) -> ItemPage:
+async def find_items(tx: Transaction, op: FindItems) -> ItemPage:
     """Read the index of items."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return ItemPage(head, ())
-    return ItemPage(head, tuple(tx.find_items(row, op.after, op.limit)))
+    return ItemPage(head, tuple(await tx.find_items(row, op.after, op.limit)))
 
 
-def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | None:
+async def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | None:
     """Find the newest visible entry of an item; None if there is none."""
     if row is None:
         return None
     shown = view.freeze(row.view, row.end)
     after, limit = ItemPlace(item, LOG_ENTRIES_MAX), ITEMS_FIRST
     while True:
-        places = tx.find_items(row, after, limit)
+        places = await tx.find_items(row, after, limit)
         for place in places:
             if place.item != item:
                 return None
@@ -312,12 +326,12 @@ def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | No
         after, limit = places[-1], ITEM_PAGE
 
 
-def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
+async def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
     """Find all entries of an item, newest first."""
     found: list[int] = []
     after = ItemPlace(item, LOG_ENTRIES_MAX)
     while True:
-        places = tx.find_items(row, after, ITEM_PAGE)
+        places = await tx.find_items(row, after, ITEM_PAGE)
         found += [place.position for place in places if place.item == item]
         if len(places) < ITEM_PAGE or places[-1].item != item:
             return found
@@ -325,21 +339,21 @@ def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
 
 
 @WRITES.handles(EraseItem)
-def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
+async def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
     """Overwrite every entry of an item."""
-    row = tx.find_session(op.session)
+    row = await tx.find_session(op.session)
     if row is None:
         return EraseResult()
     # Those of earlier lives are out of reach, but still stored.
     row = row._replace(born=0)
     rows: list[LogRow] = []
-    for position in _find_versions(tx, row, op.item):
-        rows += tx.read_log(row, position, 1)
-    forks = tx.find_forks(op.session)
+    for position in await _find_versions(tx, row, op.item):
+        rows += await tx.read_log(row, position, 1)
+    forks = await tx.find_forks(op.session)
     size = sum(len(each.envelope) for each in rows)
     if rows:
         erased = [each._replace(envelope=op.envelope) for each in reversed(rows)]
-        tx.insert_entries(row, erased, replace=True)
+        await tx.insert_entries(row, erased, replace=True)
     return EraseResult(len(rows), size_bytes=size, forks=forks, kept=tx.kept)
 
 
@@ -347,9 +361,9 @@ def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
 
 
 @READS.handles(Read)
-def read(tx: Transaction, op: Read) -> EntrySlice:
+async def read(tx: Transaction, op: Read) -> EntrySlice:
     """Read visible entries of one state, in order."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
     left = _choose_extents(frozen.extents, op)
@@ -365,7 +379,7 @@ def read(tx: Transaction, op: Read) -> EntrySlice:
             left = view.clip(left, chunk[-1][1], left[-1][1])
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
-        entries += tx.read_entries(row, chunk, op.kinds, newest=op.newest)
+        entries += await tx.read_entries(row, chunk, op.kinds, newest=op.newest)
         if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
             raise rules.build_gone_error(op.session)
     resume = None
@@ -386,24 +400,24 @@ def _choose_extents(extents: Extents, op: Read) -> Extents:
 
 
 @READS.handles(ReadLog)
-def read_log(tx: Transaction, op: ReadLog) -> LogPage:
+async def read_log(tx: Transaction, op: ReadLog) -> LogPage:
     """Read the log of the session's life, whether its entries are visible or not."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     start = min(max(op.start, head.born), head.end)
-    rows = tuple(tx.read_log(row, start, op.limit))
+    rows = tuple(await tx.read_log(row, start, op.limit))
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
 
 
 @READS.handles(ReadOutline)
-def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
+async def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     """Read kinds, sizes and tool call ids of the visible entries."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     extents = view.freeze(head.view, head.end)
     if row is None or not extents:
         return SessionOutline(head, ())
-    entries = tx.read_outlines(row, extents)
+    entries = await tx.read_outlines(row, extents)
     if len(entries) != view.count(extents):
         raise FormatError(
             f"session {op.session!r} has entries missing; nothing was changed. verify says which.",
@@ -413,128 +427,128 @@ def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
 
 
 @READS.handles(FindText)
-def find_text(tx: Transaction, op: FindText) -> TextPage | None:
+async def find_text(tx: Transaction, op: FindText) -> TextPage | None:
     """Find visible entries by their words."""
-    return text_search.find_text(tx, op)
+    return await text_search.find_text(tx, op)
 
 
 @READS.handles(ReadFound)
-def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
     """Read entries beside some that were found."""
-    return text_search.read_found(tx, op)
+    return await text_search.read_found(tx, op)
 
 
 # The view and its journal
 
 
 @WRITES.handles(ChangeView)
-def change_view(tx: Transaction, op: ChangeView) -> ViewChangeResult:
+async def change_view(tx: Transaction, op: ChangeView) -> ViewChangeResult:
     """Replace the view, if it is still the one that the change was computed from."""
-    row, head = _load_session(tx, op.session)
-    done = None if op.fresh else _find_line(tx, row, head, op.change, op.key)
+    row, head = await _load_session(tx, op.session)
+    done = None if op.fresh else await _find_line(tx, row, head, op.change, op.key)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
-    return _write_change(tx, row, head, op)
+    return await _write_change(tx, row, head, op)
 
 
 @WRITES.handles(Rollback)
-def rollback(tx: Transaction, op: Rollback) -> ViewChangeResult:
+async def rollback(tx: Transaction, op: Rollback) -> ViewChangeResult:
     """Make visible what a snapshot froze."""
-    row, head = _load_session(tx, op.session)
-    done = None if op.fresh else _find_line(tx, row, head, rules.ROLLBACK, op.key)
+    row, head = await _load_session(tx, op.session)
+    done = None if op.fresh else await _find_line(tx, row, head, rules.ROLLBACK, op.key)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
-    record = tx.find_snapshot(row, op.snapshot) if row else None
-    return _write_change(tx, row, head, rules.plan_rollback(op, head, record))
+    record = await tx.find_snapshot(row, op.snapshot) if row else None
+    return await _write_change(tx, row, head, rules.plan_rollback(op, head, record))
 
 
 @WRITES.handles(FindChange)
-def find_change(tx: Transaction, op: FindChange) -> JournalLine | None:
+async def find_change(tx: Transaction, op: FindChange) -> JournalLine | None:
     """Find a change by its key, and sync it."""
-    row, head = _load_session(tx, op.session)
-    return _find_line(tx, row, head, op.change, op.key)
+    row, head = await _load_session(tx, op.session)
+    return await _find_line(tx, row, head, op.change, op.key)
 
 
-def _find_line(
+async def _find_line(
     tx: Transaction, row: SessionRow | None, head: Head, change: str, key: str
 ) -> JournalLine | None:
     if row is None or head.status is not Status.ACTIVE:
         return None
-    line = tx.find_line(row, key)
+    line = await tx.find_line(row, key)
     if line is not None:
         rules.refuse_different_change(row.name, key, change, line)
-        tx.sync(row)
+        await tx.sync(row)
     return line
 
 
-def _write_change(
+async def _write_change(
     tx: Transaction, row: SessionRow | None, head: Head, op: ChangeView
 ) -> ViewChangeResult:
     rules.refuse_if_changed(op, head)
     assert row is not None
-    line = rules.build_journal_line(op, head, tx.now_ms())
-    tx.save_session(
+    line = rules.build_journal_line(op, head, await tx.now_ms())
+    await tx.save_session(
         row._replace(
             tail=line.after.tail,
             extents=view.encode(line.after.extents),
             generation=row.generation + 1,
         )
     )
-    tx.insert_line(row, line)
+    await tx.insert_line(row, line)
     if op.undoes is not None:
-        tx.mark_undone(row, op.undoes, op.key)
+        await tx.mark_undone(row, op.undoes, op.key)
     return ViewChangeResult(line)
 
 
 @READS.handles(ReadJournal)
-def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
+async def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
     """Read the newest changes of the view."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return JournalPage(head, ())
-    return JournalPage(head, tuple(tx.read_lines(row, limit=op.limit, changes_only=True)))
+    return JournalPage(head, tuple(await tx.read_lines(row, limit=op.limit, changes_only=True)))
 
 
 # Snapshots
 
 
 @WRITES.handles(SaveSnapshot)
-def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
+async def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under an id."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
-        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
-        head = build_row_head(row, tx.now_ms())
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        head = build_row_head(row, await tx.now_ms())
     elif not op.fresh:
-        earlier = tx.find_snapshot(row, op.id)
+        earlier = await tx.find_snapshot(row, op.id)
         if earlier is not None:
-            tx.sync(row)
+            await tx.sync(row)
             return earlier
     rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
-    record = SnapshotRecord(op.id, op.label, tx.now_ms(), head.view, head.end)
-    tx.insert_snapshot(row, record)
+    record = SnapshotRecord(op.id, op.label, await tx.now_ms(), head.view, head.end)
+    await tx.insert_snapshot(row, record)
     return record
 
 
 @READS.handles(ReadSnapshots)
-def read_snapshots(tx: Transaction, op: ReadSnapshots) -> SnapshotList:
+async def read_snapshots(tx: Transaction, op: ReadSnapshots) -> SnapshotList:
     """Read all snapshots of the session's life, or those with certain ids."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return SnapshotList(head, ())
     if op.ids is None:
-        return SnapshotList(head, tuple(tx.read_snapshots(row)))
-    found = [tx.find_snapshot(row, snapshot_id) for snapshot_id in op.ids]
+        return SnapshotList(head, tuple(await tx.read_snapshots(row)))
+    found = [await tx.find_snapshot(row, snapshot_id) for snapshot_id in op.ids]
     return SnapshotList(head, tuple(record for record in found if record is not None))
 
 
 @WRITES.handles(DeleteSnapshot)
-def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
+async def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
     """Delete one snapshot; entries stay."""
-    row = _find_active(tx, op.session)
-    if row is None or tx.find_snapshot(row, op.id) is None:
+    row = await _find_active(tx, op.session)
+    if row is None or await tx.find_snapshot(row, op.id) is None:
         return False
-    tx.delete_snapshot(row, op.id)
+    await tx.delete_snapshot(row, op.id)
     return True
 
 
@@ -542,17 +556,17 @@ def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
 
 
 @WRITES.handles(BeginStage)
-def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
+async def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
     """Begin a life that is not visible yet."""
-    row = tx.find_session(op.session)
+    row = await tx.find_session(op.session)
     if row is not None:
-        if rules.compute_status(row.state, tx.now_ms()) is Status.ACTIVE:
+        if rules.compute_status(row.state, await tx.now_ms()) is Status.ACTIVE:
             raise rules.build_exists_error(op.session)
         if op.first is not None:
             # A copy that keeps its positions needs a log of its own: delete the dead session.
-            tx.delete_session(row)
+            await tx.delete_session(row)
             row = None
-    begun = _begin_life(
+    begun = await _begin_life(
         tx,
         op.session,
         row,
@@ -565,20 +579,20 @@ def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
 
 
 @WRITES.handles(StageRows)
-def stage_rows(tx: Transaction, op: StageRows) -> None:
+async def stage_rows(tx: Transaction, op: StageRows) -> None:
     """Write entries at their positions."""
-    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
 
 
 @WRITES.handles(ShowStage)
-def show_stage(tx: Transaction, op: ShowStage) -> Head:
+async def show_stage(tx: Transaction, op: ShowStage) -> Head:
     """Make the stage the session's life."""
-    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
     # Once more, for the new end of its log.
-    row = _find_stage(tx, op.session, op.stage)
+    row = await _find_stage(tx, op.session, op.stage)
     shown = View((), row.born) if op.view is None else op.view
     created_at_ms = row.created_at_ms if op.created_at_ms is None else op.created_at_ms
-    newest = tx.read_log(row, row.end - 1, 1) if row.end > row.born else []
+    newest = await tx.read_log(row, row.end - 1, 1) if row.end > row.born else []
     row = row._replace(
         staged=False,
         metadata=op.metadata,
@@ -589,26 +603,26 @@ def show_stage(tx: Transaction, op: ShowStage) -> Head:
         last_activity_ms=max([created_at_ms, *(each.written_at_ms for each in newest)]),
     )
     # A view that reaches outside of the log is refused here: the stage is not shown.
-    head = build_row_head(row, tx.now_ms())
+    head = build_row_head(row, await tx.now_ms())
     for record in op.snapshots:
-        tx.insert_snapshot(row, record)
+        await tx.insert_snapshot(row, record)
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
         version = rules.build_version(row.token, line.end, generation)
-        tx.insert_line(row, replace(line, version=version))
-    tx.save_session(row)
+        await tx.insert_line(row, replace(line, version=version))
+    await tx.save_session(row)
     return head
 
 
 @WRITES.handles(DropStage)
-def drop_stage(tx: Transaction, op: DropStage) -> None:
+async def drop_stage(tx: Transaction, op: DropStage) -> None:
     """Remove a stage that will never be shown."""
-    row = tx.find_session(op.session)
+    row = await tx.find_session(op.session)
     if row is not None and rules.is_stage(row.state, op.stage):
-        tx.delete_session(row)
+        await tx.delete_session(row)
 
 
-def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
-    row = tx.find_session(session)
+async def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
+    row = await tx.find_session(session)
     rules.refuse_if_not_staged(session, stage, row.state if row else None)
     assert row is not None
     return row
@@ -618,97 +632,101 @@ def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
 
 
 @WRITES.handles(Reclaim)
-def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
+async def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
     """Remove entries that nothing can reach."""
-    row, head = _load_session(tx, op.session)
+    row, head = await _load_session(tx, op.session)
     if row is None:
         return ReclaimResult()
     if head.status is Status.ACTIVE:
-        return _reclaim_active(tx, op, row, head)
+        return await _reclaim_active(tx, op, row, head)
     if row.staged and head.now_ms < row.created_at_ms + STAGE_ABANDONED_S * 1000:
         return ReclaimResult()
-    removed = tx.measure_entries(row, _WHOLE_LOG)
+    removed = await tx.measure_entries(row, _WHOLE_LOG)
     if op.dry_run:
         return ReclaimResult(*removed)
     if head.status is Status.EXPIRED:
         # The row stays, says that the session has expired, and remembers the end of the log.
-        tx.delete_parts(row)
+        await tx.delete_parts(row)
         emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
-        tx.save_session(emptied._replace(generation=row.generation + 1))
+        await tx.save_session(emptied._replace(generation=row.generation + 1))
     else:
-        tx.delete_session(row)
+        await tx.delete_session(row)
     return ReclaimResult(*removed)
 
 
-def _reclaim_active(tx: Transaction, op: Reclaim, row: SessionRow, head: Head) -> ReclaimResult:
-    lines = tx.read_lines(row)
+async def _reclaim_active(
+    tx: Transaction, op: Reclaim, row: SessionRow, head: Head
+) -> ReclaimResult:
+    lines = await tx.read_lines(row)
     kept = rules.keep_undoable(lines, op.undo_since_ms)
-    reach = rules.find_reachable(head, tx.read_snapshots(row), kept)
+    reach = rules.find_reachable(head, await tx.read_snapshots(row), kept)
     # The newest entry stays: it carries the end of the log, and positions are never reused.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    count, size = tx.measure_entries(row, dead)
+    count, size = await tx.measure_entries(row, dead)
     if not op.dry_run:
-        _keep_keys(tx, row, dead)
-        tx.delete_entries(row, dead)
-        tx.delete_old_parts(row, {line.key for line in kept})
+        await _keep_keys(tx, row, dead)
+        await tx.delete_entries(row, dead)
+        await tx.delete_old_parts(row, {line.key for line in kept})
         if count:
-            tx.save_session(row._replace(vacuums=row.vacuums + 1))
+            await tx.save_session(row._replace(vacuums=row.vacuums + 1))
     return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
 
 
-def _keep_keys(tx: Transaction, row: SessionRow, dead: Extents) -> None:
+async def _keep_keys(tx: Transaction, row: SessionRow, dead: Extents) -> None:
     """Keep the keys of appends that lose an entry, with the checksums of their entries."""
-    uses = tx.read_keys(row, KEYS_KEPT)
-    tx.delete_kept_keys(row, before=uses[-1].first if len(uses) == KEYS_KEPT else row.born)
+    uses = await tx.read_keys(row, KEYS_KEPT)
+    await tx.delete_kept_keys(row, before=uses[-1].first if len(uses) == KEYS_KEPT else row.born)
     lost = [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
-    tx.keep_keys(row, lost)
+    await tx.keep_keys(row, lost)
 
 
 @WRITES.handles(Erase)
-def erase(tx: Transaction, op: Erase) -> EraseResult:
+async def erase(tx: Transaction, op: Erase) -> EraseResult:
     """Remove everything of a session."""
-    forks = tx.find_forks(op.session)
+    forks = await tx.find_forks(op.session)
     # Nothing of it is shown to anyone: a damaged session can be erased like any other.
-    row = tx.find_session(op.session, damaged=True)
+    row = await tx.find_session(op.session, damaged=True)
     if row is None:
         return EraseResult(forks=forks, kept=tx.kept)
-    count, size = tx.measure_entries(row, _WHOLE_LOG)
-    snapshots = tx.count_snapshots(row, all_lives=True)
-    tx.delete_session(row)
+    count, size = await tx.measure_entries(row, _WHOLE_LOG)
+    snapshots = await tx.count_snapshots(row, all_lives=True)
+    await tx.delete_session(row)
     return EraseResult(count, snapshots, size, forks, tx.kept)
 
 
 @WRITES.handles(IndexText)
-def index_text(tx: Transaction, op: IndexText) -> IndexResult:
+async def index_text(tx: Transaction, op: IndexText) -> IndexResult:
     """Add words to the index of words."""
-    return tx.index_text(op)
+    return await tx.index_text(op)
 
 
 @READS.handles(CheckSession)
-def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
+async def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
     """Check nothing: other operations of a verification read every row of a session."""
     return ()
 
 
 @READS.handles(CheckIndex)
-def check_index(tx: Transaction, op: CheckIndex) -> tuple[str, ...]:
+async def check_index(tx: Transaction, op: CheckIndex) -> tuple[str, ...]:
     """Compare the index of words with the entries."""
-    row = tx.find_session(op.session)
-    if row is None or tx.is_indexed_right(row):
+    row = await tx.find_session(op.session)
+    if row is None or await tx.is_indexed_right(row):
         return ()
     return ("the index of words differs from the entries: reindex with rebuild=True",)
 
 
 @WRITES.handles(Quarantine)
-def quarantine(tx: Transaction, op: Quarantine) -> None:
+async def quarantine(tx: Transaction, op: Quarantine) -> None:
     """Keep the bytes of entries that cannot be read."""
-    row = tx.find_session(op.session)
+    row = await tx.find_session(op.session)
     if row is not None:
-        tx.insert_quarantine(row, op.entries)
+        await tx.insert_quarantine(row, op.entries)
 
 
 @READS.handles(ReadQuarantine)
-def read_quarantine(tx: Transaction, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
+async def read_quarantine(
+    tx: Transaction, op: ReadQuarantine
+) -> tuple[tuple[int, str, bytes], ...]:
     """Read what was put into quarantine."""
-    row = tx.find_session(op.session)
-    return () if row is None else tuple(tx.read_quarantine(row))
+    row = await tx.find_session(op.session)
+    return () if row is None else tuple(await tx.read_quarantine(row))

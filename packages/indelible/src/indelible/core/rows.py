@@ -1,4 +1,4 @@
-"""Rows that transactions read and write (see `transaction_async.py`)."""
+"""Rows that transactions read and write (see `transaction.py`)."""
 
 from __future__ import annotations
 

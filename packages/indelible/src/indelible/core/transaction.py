@@ -1,10 +1,9 @@
-# Generated from transaction_async.py by scripts/generate_sync.py: edit that file instead.
 """One transaction of an engine: the primitives that the shared handlers are written on.
 
 An engine whose transactions Python code can take part in implements this class, and gets the
-operations on sessions from the handlers beside it: memory and SQLite in the blocking form,
-PostgreSQL in the async form. A primitive reads or writes rows and decides nothing. All calls on one
-object see one state, and what they write becomes visible at once, or not at all.
+operations on sessions from the handlers beside it: memory, SQLite and PostgreSQL. A primitive reads
+or writes rows and decides nothing. All calls on one object see one state, and what they write
+becomes visible at once, or not at all. In an engine of this process, no primitive suspends.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ class Transaction(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def now_ms(self) -> int:
+    async def now_ms(self) -> int:
         """Return the time by the store's clock."""
 
     # Sessions
 
     @abstractmethod
-    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
 
     @abstractmethod
-    def list_sessions(
+    async def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> Sequence[tuple[SessionRow, bool, int]]:
         """List sessions with a prefix in an order, after a place.
@@ -60,33 +59,33 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def find_forks(self, name: str) -> tuple[str, ...]:
+    async def find_forks(self, name: str) -> tuple[str, ...]:
         """Return the names of the sessions that were forked from this one, in order."""
 
     @abstractmethod
-    def create_session(self, name: str) -> int:
+    async def create_session(self, name: str) -> int:
         """Add a session and return its number; `save_session` then writes its row."""
 
     @abstractmethod
-    def save_session(self, row: SessionRow) -> None:
+    async def save_session(self, row: SessionRow) -> None:
         """Write the row of a session. A new `life` has no entries, keys, lines or snapshots yet."""
 
     @abstractmethod
-    def delete_parts(self, row: SessionRow) -> None:
+    async def delete_parts(self, row: SessionRow) -> None:
         """Delete everything that belongs to a session, of all its lives, but not its row."""
 
     @abstractmethod
-    def delete_session(self, row: SessionRow) -> None:
+    async def delete_session(self, row: SessionRow) -> None:
         """Delete a session and everything that belongs to it."""
 
     @abstractmethod
-    def sync(self, row: SessionRow) -> None:
+    async def sync(self, row: SessionRow) -> None:
         """Make sure that the commit of this transaction syncs what was written before it."""
 
     # Entries. The newest one carries the end of the log and the deadline.
 
     @abstractmethod
-    def insert_entries(
+    async def insert_entries(
         self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
     ) -> None:
         """Write entries at their positions; with `replace`, over those that are there.
@@ -96,7 +95,7 @@ class Transaction(ABC):
         `last_activity_ms` is when it was written, as far as that is in the step of the saved row.
         """
 
-    def read_entries(
+    async def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         """Read the entries of these kinds at these positions, with `newest` backwards.
@@ -108,39 +107,39 @@ class Transaction(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         """Read the first entries from a position on, with all their columns."""
 
     @abstractmethod
-    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
 
     @abstractmethod
-    def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
         """Read the checksums in the envelopes of entries (`codec.parse_checksum`)."""
 
     @abstractmethod
-    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         """Return the number of entries at these positions, of all lives, and their size."""
 
     @abstractmethod
-    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         """Delete the entries at these positions, of all lives."""
 
     # The index of items
 
     @abstractmethod
-    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         """Read the index: by id, newest position first, after a place."""
 
     # The index of words, for engines that have one. Entries are given as
     # numbers (`rows.split_entry_id`), words as they are compared and as they were written.
 
-    def find_scope(self, op: FindText) -> SearchScope | None:  # noqa: ARG002
+    async def find_scope(self, op: FindText) -> SearchScope | None:  # noqa: ARG002
         """Find the sessions that a search is about, active or not; None if there is no index."""
         return None
 
-    def count_words(
+    async def count_words(
         self, words: Mapping[str, str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
         """Count the entries with each word in a large scope, up to `most`; an estimate will do.
@@ -149,105 +148,107 @@ class Transaction(ABC):
         """
         raise NotImplementedError
 
-    def find_words(
+    async def find_words(
         self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
         """Find the entries that have each word; only those in `among` are needed."""
         raise NotImplementedError
 
-    def find_numbered(self, numbers: Collection[int]) -> Sequence[SessionRow]:
+    async def find_numbered(self, numbers: Collection[int]) -> Sequence[SessionRow]:
         """Find the sessions of this namespace by their numbers; a damaged one is an error."""
         raise NotImplementedError
 
-    def read_found(self, names: Mapping[int, str]) -> Sequence[tuple[int, StoredEntry]]:
+    async def read_found(self, names: Mapping[int, str]) -> Sequence[tuple[int, StoredEntry]]:
         """Read entries, given with the names of their sessions; return the number with each."""
         raise NotImplementedError
 
-    def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
+    async def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
         """Index entries that the index lacks."""
         return IndexResult()
 
-    def is_indexed_right(self, row: SessionRow) -> bool:  # noqa: ARG002
+    async def is_indexed_right(self, row: SessionRow) -> bool:  # noqa: ARG002
         """Return whether the index agrees with the entries of a session."""
         return True
 
     # Keys of appends
 
     @abstractmethod
-    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         """Find the append with this key among the entries.
 
         A generated key need only be looked for among the newest `KEYS_KEPT` entries.
         """
 
     @abstractmethod
-    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         """Read the keys of the newest appends that have entries, newest first."""
 
     @abstractmethod
-    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         """Find a key that a vacuum kept, and the checksums of its entries."""
 
     @abstractmethod
-    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         """Keep keys and the checksums of their entries; one that is kept already stays."""
 
     @abstractmethod
-    def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
         """Delete kept keys of appends before a position, and of earlier lives."""
 
     # The journal
 
     @abstractmethod
-    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         """Find the journal line with this key."""
 
     @abstractmethod
-    def read_lines(
+    async def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         """Read journal lines, newest first; with `changes_only` those that changed the view."""
 
     @abstractmethod
-    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         """Add a journal line."""
 
     @abstractmethod
-    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         """Write the key of the change that undid this line into it."""
 
     @abstractmethod
-    def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
         """Delete the journal lines whose keys are not in `kept`, and parts of earlier lives."""
 
     # Snapshots
 
     @abstractmethod
-    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         """Find a snapshot by its id."""
 
     @abstractmethod
-    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
         """Read all snapshots, oldest first."""
 
     @abstractmethod
-    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
         """Count the snapshots."""
 
     @abstractmethod
-    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         """Add a snapshot."""
 
     @abstractmethod
-    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
         """Delete a snapshot."""
 
     # Quarantine
 
     @abstractmethod
-    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
+    async def insert_quarantine(
+        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
+    ) -> None:
         """Keep position, reason and bytes of entries; a position that is kept already stays."""
 
     @abstractmethod
-    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         """Read what was kept, by position."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from indelible.backends.memory.transaction import MemoryDatabase, MemoryTransaction
 from indelible.core.clock import Clock
 from indelible.core.cursors import create_secret
-from indelible.core.handlers import READS, WRITES
+from indelible.core.handlers import READS, WRITES, perform_blocking
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import (
     CheckEngine,
@@ -55,9 +55,9 @@ class MemoryBackend:
                 raise ClosedError("the store is closed")
             tx = MemoryTransaction(self._database)
             if type(op) in READS:
-                return READS.find(op)(tx, op)
+                return perform_blocking(tx, op)
             if type(op) in WRITES:
-                result = WRITES.find(op)(tx, op)
+                result = perform_blocking(tx, op)
                 tx.commit()
                 return result
             own: R = self._perform_own(op)

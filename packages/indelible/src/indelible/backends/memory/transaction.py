@@ -77,7 +77,7 @@ class MemoryTransaction(Transaction):
         elif self._deleted is not None:
             del sessions[self._deleted]
 
-    def now_ms(self) -> int:
+    async def now_ms(self) -> int:
         return read_clock_ms(self._database.clock)
 
     def _get(self, row: SessionRow) -> Session:
@@ -92,11 +92,11 @@ class MemoryTransaction(Transaction):
 
     # Sessions
 
-    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
+    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
         session = self._changed or self._database.sessions.get(name)
         return session.row if session else None
 
-    def list_sessions(
+    async def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> Sequence[tuple[SessionRow, bool, int]]:
         found: list[tuple[Place, SessionRow]] = []
@@ -106,17 +106,17 @@ class MemoryTransaction(Transaction):
             if name.startswith(prefix) and (place < after if order.descending else place > after):
                 found.append((place, row))
         found.sort(reverse=order.descending)
-        return [(row, True, self.count_snapshots(row)) for _, row in found[:limit]]
+        return [(row, True, await self.count_snapshots(row)) for _, row in found[:limit]]
 
-    def find_forks(self, name: str) -> tuple[str, ...]:
+    async def find_forks(self, name: str) -> tuple[str, ...]:
         rows = [session.row for session in self._database.sessions.values()]
         return tuple(sorted(row.name for row in rows if row.forked_from == name))
 
-    def create_session(self, name: str) -> int:  # noqa: ARG002 (it is added by `save_session`)
+    async def create_session(self, name: str) -> int:  # noqa: ARG002 (it is added by `save_session`)
         self._database.numbers += 1
         return self._database.numbers
 
-    def save_session(self, row: SessionRow) -> None:
+    async def save_session(self, row: SessionRow) -> None:
         if self._changed is None:
             known = self._database.sessions.get(row.name)
             self._changed = replace(known) if known and not self._deleted else Session(row)
@@ -127,18 +127,18 @@ class MemoryTransaction(Transaction):
             )
         self._changed.row = row
 
-    def delete_parts(self, row: SessionRow) -> None:
+    async def delete_parts(self, row: SessionRow) -> None:
         self._changed = Session(row)
 
-    def delete_session(self, row: SessionRow) -> None:
+    async def delete_session(self, row: SessionRow) -> None:
         self._deleted = row.name
 
-    def sync(self, row: SessionRow) -> None:
+    async def sync(self, row: SessionRow) -> None:
         """Do nothing: memory has nothing to sync."""
 
     # Entries
 
-    def insert_entries(
+    async def insert_entries(
         self,
         row: SessionRow,
         rows: Sequence[LogRow],
@@ -164,7 +164,7 @@ class MemoryTransaction(Transaction):
                 last_activity_ms=max(session.row.last_activity_ms, newest.written_at_ms),
             )
 
-    def read_entries(
+    async def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         log = self._get(row).log
@@ -191,10 +191,10 @@ class MemoryTransaction(Transaction):
             else:
                 yield from (log[at] for at in sorted(log) if start <= at < stop)
 
-    def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         return list(islice(self._read_rows(row, ((start, row.end),)), limit))
 
-    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         outlines: list[Outline] = []
         for each in self._read_rows(row, extents):
             if each.kind is None:
@@ -205,21 +205,21 @@ class MemoryTransaction(Transaction):
             )
         return outlines
 
-    def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
         return [parse_checksum(each.envelope) for each in self._read_rows(row, ((start, stop),))]
 
-    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         sizes = [len(each.envelope) for each in self._read_rows(row, extents)]
         return len(sizes), sum(sizes)
 
-    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         dead = {each.position for each in self._read_rows(row, extents)}
         session = self._change(row)
         session.log = {at: each for at, each in session.log.items() if at not in dead}
 
     # The index of items
 
-    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         session = self._get(row)
         found: list[ItemPlace] = []
         for item in sorted(name for name in session.items if name >= after.item):
@@ -236,7 +236,7 @@ class MemoryTransaction(Transaction):
 
     # Keys of appends
 
-    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         session = self._get(row)
         position = session.keys.get(key, row.end)
         entry = session.log.get(position)
@@ -244,7 +244,7 @@ class MemoryTransaction(Transaction):
             return None
         return KeyUse(key, position, entry.batch, entry.generation)
 
-    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         entries = list(self._read_rows(row, ((row.born, row.end),)))
         found = (
             KeyUse(each.key, each.position, each.batch, each.generation)
@@ -253,76 +253,78 @@ class MemoryTransaction(Transaction):
         )
         return list(islice(found, limit))
 
-    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         return self._get(row).kept_keys.get(key)
 
-    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         session = self._change(row)
         kept = {
             use.key: (
                 use,
-                self.read_checksums(row, use.first, min(use.first + use.entries, row.end)),
+                await self.read_checksums(row, use.first, min(use.first + use.entries, row.end)),
             )
             for use in uses
         }
         session.kept_keys = {**kept, **session.kept_keys}
 
-    def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
         session = self._change(row)
         kept = session.kept_keys.items()
         session.kept_keys = {key: (use, sums) for key, (use, sums) in kept if use.first >= before}
 
     # The journal
 
-    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         return next((line for line in self._get(row).journal if line.key == key), None)
 
-    def read_lines(
+    async def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         lines = reversed(self._get(row).journal)
         found = (line for line in lines if not changes_only or line.before != line.after)
         return list(islice(found, limit))
 
-    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         session = self._change(row)
         session.journal = (*session.journal, line)
 
-    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         session = self._change(row)
         session.journal = tuple(
             replace(line, undone_by=by) if line.key == key else line for line in session.journal
         )
 
-    def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
         session = self._change(row)
         session.journal = tuple(line for line in session.journal if line.key in kept)
 
     # Snapshots
 
-    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         return self._get(row).snapshots.get(snapshot_id)
 
-    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
         return list(self._get(row).snapshots.values())
 
-    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:  # noqa: ARG002
+    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:  # noqa: ARG002
         return len(self._get(row).snapshots)
 
-    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         session = self._change(row)
         session.snapshots = {**session.snapshots, record.id: record}
 
-    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
         session = self._change(row)
         left = session.snapshots.items()
         session.snapshots = {each: record for each, record in left if each != snapshot_id}
 
     # Quarantine
 
-    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
+    async def insert_quarantine(
+        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
+    ) -> None:
         session = self._change(row)
         session.quarantine = {**{entry[0]: entry for entry in entries}, **session.quarantine}
 
-    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         return [entry for _, entry in sorted(self._get(row).quarantine.items())]

@@ -19,7 +19,7 @@ from indelible.backends.postgres.statements import (
     split_bounds,
 )
 from indelible.backends.postgres.transaction import PostgresTransaction
-from indelible.core import handlers_async
+from indelible.core import handlers
 from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import EntrySlice, Read, StoredEntry
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, SessionRow
@@ -53,7 +53,7 @@ async def read(context: PostgresContext, op: Read) -> EntrySlice:
     """Read entries of one state, in order."""
     for _ in range(_ATTEMPTS_MAX):
         try:
-            return await handlers_async.read(_Reader(context, op), op)
+            return await handlers.read(_Reader(context, op), op)
         except _VacuumedError:
             continue
     raise BusyError(f"session {op.session!r} was vacuumed again and again while it was read")

@@ -41,7 +41,7 @@ from indelible.backends.postgres.statements import (
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
-from indelible.core.handlers_async import READS, WRITES
+from indelible.core.handlers import READS, WRITES
 from indelible.core.limits import SESSION_ID_BYTES_MAX
 from indelible.core.operations import (
     FindText,
@@ -59,7 +59,7 @@ from indelible.core.plan import Operation
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, KeyUse, SearchScope, SessionRow, decode_links
 from indelible.core.session_list import Place
-from indelible.core.transaction_async import AsyncTransaction
+from indelible.core.transaction import Transaction
 from indelible.errors import BusyError
 from indelible.view import Extents
 
@@ -197,21 +197,20 @@ def find_handler(
     op: Operation[R],
 ) -> Callable[[PostgresContext, Operation[R]], Coroutine[Any, Any, R]]:
     """Return the handler that performs an operation."""
-    own: Any = HANDLERS
-    return own.find(op) if type(op) in HANDLERS else perform_in_transaction
+    return HANDLERS.find(op) if type(op) in HANDLERS else perform_in_transaction
 
 
 async def perform_in_transaction(context: PostgresContext, op: Operation[R]) -> R:
     """Perform an operation by its shared handler; if it fails, the client rolls back."""
     writes = is_write(op)
-    handler: Any = (WRITES if writes else READS).find(op)
+    handler = (WRITES if writes else READS).find(op)
     await Begin(writes)
-    result: R = await handler(PostgresTransaction(context, writes=writes), op)
+    result = await handler(PostgresTransaction(context, writes=writes), op)
     await Commit()
     return result
 
 
-class PostgresTransaction(AsyncTransaction):
+class PostgresTransaction(Transaction):
     """Runs the primitives inside of a transaction. One that writes locks each session it finds."""
 
     __slots__ = ("_context", "_now_ms", "_writes")

@@ -17,7 +17,7 @@ from indelible.backends.sqlite.transaction import SqliteTransaction
 from indelible.backends.sqlite.writer import Writer
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
-from indelible.core.handlers import READS
+from indelible.core.handlers import READS, perform_blocking
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
 from indelible.errors import UnavailableError
@@ -67,8 +67,7 @@ class Database:
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""
         if type(op) in READS:
-            handler = READS.find(op)
-            return self.readers.run(lambda db: handler(SqliteTransaction(db), op))
+            return self.readers.run(lambda db: perform_blocking(SqliteTransaction(db), op))
         return self._perform_own(op)
 
     def _perform_own(self, op: Operation[Any]) -> Any:

@@ -230,12 +230,12 @@ class SqliteTransaction(Transaction):
     def __init__(self, db: SqliteConnection) -> None:
         self._db = db
 
-    def now_ms(self) -> int:
+    async def now_ms(self) -> int:
         return self._db.now_ms()
 
     # Sessions
 
-    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         rows = self._db.execute(_FIND_SESSION, (self._db.namespace, name))
         if not rows:
             return None
@@ -251,7 +251,7 @@ class SqliteTransaction(Transaction):
     def _check_deadline(self, row: SessionRow) -> None:
         """Raise if a session has expired by an entry that is damaged."""
         assert row.deadline_ms is not None
-        if self.now_ms() < row.deadline_ms:
+        if self._db.now_ms() < row.deadline_ms:
             return
         newest, _ = build_entry_ids(row.number, row.end - 1, row.end)
         found = self._db.execute(_CHECK_NEWEST_ENTRY, {"salt": self._salt(row), "id": newest})
@@ -266,7 +266,7 @@ class SqliteTransaction(Transaction):
     def _salt(self, row: SessionRow) -> int:
         return compute_session_salt(self._db.namespace, row.name)
 
-    def list_sessions(
+    async def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> Sequence[tuple[SessionRow, bool, int]]:
         first, last = prefix, build_name_end(prefix)
@@ -287,14 +287,14 @@ class SqliteTransaction(Transaction):
         found = self._db.execute(_build_list(order), params)
         return [(*_build_session(fields[:-1]), fields[-1]) for fields in found]
 
-    def find_forks(self, name: str) -> tuple[str, ...]:
+    async def find_forks(self, name: str) -> tuple[str, ...]:
         found = self._db.execute(
             "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
             (self._db.namespace, name),
         )
         return tuple(fork for (fork,) in found)
 
-    def create_session(self, name: str) -> int:
+    async def create_session(self, name: str) -> int:
         rows = self._db.execute(_CREATE_SESSION, (self._db.namespace, name))
         if not rows:
             raise FormatError(
@@ -304,7 +304,7 @@ class SqliteTransaction(Transaction):
         number: int = rows[0][0]
         return number
 
-    def save_session(self, row: SessionRow) -> None:
+    async def save_session(self, row: SessionRow) -> None:
         values = (
             row.life,
             row.born,
@@ -322,23 +322,23 @@ class SqliteTransaction(Transaction):
         checksum = compute_row_checksum(row.number, self._db.namespace, row.name, *values)
         self._db.execute(_SAVE_SESSION, (*values, checksum, row.number))
 
-    def delete_parts(self, row: SessionRow) -> None:
-        self.delete_entries(row, ((0, LOG_ENTRIES_MAX),))
+    async def delete_parts(self, row: SessionRow) -> None:
+        await self.delete_entries(row, ((0, LOG_ENTRIES_MAX),))
         for table in PARTS:
             self._db.execute(f"DELETE FROM {table} WHERE session = ?", (row.number,))
 
-    def delete_session(self, row: SessionRow) -> None:
-        self.delete_parts(row)
+    async def delete_session(self, row: SessionRow) -> None:
+        await self.delete_parts(row)
         self._db.execute("DELETE FROM session WHERE number = ?", (row.number,))
 
-    def sync(self, row: SessionRow) -> None:
+    async def sync(self, row: SessionRow) -> None:
         # What an earlier attempt left may have been read from a log that was never synced. This
         # commit syncs it; SQLite writes nothing if nothing changes, so a counter changes.
         self._db.execute("UPDATE session SET touched = touched + 1 WHERE number = ?", (row.number,))
 
     # Entries
 
-    def insert_entries(
+    async def insert_entries(
         self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
     ) -> None:
         salt = self._salt(row)
@@ -356,7 +356,7 @@ class SqliteTransaction(Transaction):
         if damaged:
             self._db.execute(text_index.MARK, (row.number,))
 
-    def read_entries(
+    async def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         numbers, mask = _choose_kinds(kinds)
@@ -394,12 +394,12 @@ class SqliteTransaction(Transaction):
                 rows.append((entry_id, number, written_at, whole, content))
         return rows
 
-    def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         ids = build_entry_ids(row.number, start, row.end)
         found = self._db.execute(_READ_LOG, (self._salt(row), *ids, limit))
         return [_build_log_row(fields) for fields in found]
 
-    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         outlines: list[Outline] = []
         ids = [build_entry_ids(row.number, start, stop) for start, stop in extents]
         found = chain.from_iterable(self._db.execute(_READ_OUTLINES, each) for each in ids)
@@ -412,11 +412,11 @@ class SqliteTransaction(Transaction):
                 raise rules.build_outline_error(row.name, position) from error
         return outlines
 
-    def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
         found = self._db.execute(_READ_CHECKSUMS, build_entry_ids(row.number, start, stop))
         return [checksum for (checksum,) in found]
 
-    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         count = size = 0
         for start, stop in extents:
             ids = build_entry_ids(row.number, start, stop)
@@ -425,7 +425,7 @@ class SqliteTransaction(Transaction):
             size += length
         return count, size
 
-    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         for start, stop in extents:
             ids = build_entry_ids(row.number, start, stop)
             text_index.remove_entries(self._db, *ids)
@@ -433,7 +433,7 @@ class SqliteTransaction(Transaction):
 
     # The index of items
 
-    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         born, _ = build_entry_ids(row.number, row.born, row.end)
         params = {
             "number": row.number,
@@ -446,15 +446,15 @@ class SqliteTransaction(Transaction):
 
     # The index of words
 
-    def find_scope(self, op: FindText) -> SearchScope | None:
+    async def find_scope(self, op: FindText) -> SearchScope | None:
         return search.find_scope(self._db, op) if self._db.indexes_text else None
 
-    def count_words(
+    async def count_words(
         self, words: Mapping[str, str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
         return search.count_words(self._db, words, scope, most)
 
-    def find_words(
+    async def find_words(
         self,
         words: Mapping[str, str],
         scope: SearchScope,
@@ -463,24 +463,24 @@ class SqliteTransaction(Transaction):
     ) -> Occurrences:
         return search.find_words(self._db, words, scope)
 
-    def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
+    async def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
         named = "SELECT name FROM session WHERE namespace = ? AND number = ?"
         found = (self._db.execute(named, (self._db.namespace, number)) for number in numbers)
-        rows = (self.find_session(name) for names in found for (name,) in names)
+        rows = [await self.find_session(name) for names in found for (name,) in names]
         return [row for row in rows if row is not None]
 
-    def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+    async def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
         return search.read_found(self._db, names)
 
-    def index_text(self, op: IndexText) -> IndexResult:
+    async def index_text(self, op: IndexText) -> IndexResult:
         return text_index.index_missing(self._db, op)
 
-    def is_indexed_right(self, row: SessionRow) -> bool:
+    async def is_indexed_right(self, row: SessionRow) -> bool:
         return text_index.agrees_with_entries(self._db, row.number)
 
     # Keys of appends
 
-    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         if key.startswith(MADE_PREFIX):
             oldest = max(row.born, row.end - KEYS_KEPT)
             ids = build_entry_ids(row.number, oldest, row.end)
@@ -490,11 +490,11 @@ class SqliteTransaction(Transaction):
             rows = self._db.execute(_FIND_CALLERS_KEY, (row.number, key, low))
         return KeyUse(*rows[0]) if rows else None
 
-    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         ids = build_entry_ids(row.number, row.born, row.end)
         return [KeyUse(*fields) for fields in self._db.execute(_READ_KEYS, (*ids, limit))]
 
-    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         rows = self._db.execute(_FIND_KEPT_KEY, (row.number, row.life, key))
         if not rows:
             return None
@@ -504,14 +504,14 @@ class SqliteTransaction(Transaction):
         checksums = [joined[at : at + CHECKSUM_BYTES] for at in steps]
         return KeyUse(key, first, count, generation), checksums
 
-    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         for use in uses:
             stop = min(use.first + use.entries, row.end)
-            joined = b"".join(self.read_checksums(row, use.first, stop))
+            joined = b"".join(await self.read_checksums(row, use.first, stop))
             fields = (row.number, row.life, *use, joined)
             self._db.execute(_KEEP_KEY, (*fields, compute_row_checksum(*fields)))
 
-    def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
         self._db.execute(
             "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
             (row.number, row.life, before),
@@ -519,18 +519,18 @@ class SqliteTransaction(Transaction):
 
     # The journal
 
-    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         rows = self._db.execute(_FIND_LINE, (row.number, row.life, key))
         return _build_line(row, rows[0]) if rows else None
 
-    def read_lines(
+    async def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         query = _READ_CHANGES if changes_only else _READ_LINES
         params = (row.number, row.life, -1 if limit is None else limit)
         return [_build_line(row, fields) for fields in self._db.execute(query, params)]
 
-    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         _, _, generation = rules.parse_version(line.version)
         fields = (
             row.number,
@@ -548,10 +548,10 @@ class SqliteTransaction(Transaction):
         )
         self._db.execute(_INSERT_LINE, (*fields, compute_row_checksum(*fields)))
 
-    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         self._db.execute(_MARK_UNDONE, (by, row.number, row.life, key))
 
-    def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
         self._db.execute(
             "DELETE FROM snapshot WHERE session = ? AND life <> ?", (row.number, row.life)
         )
@@ -563,22 +563,22 @@ class SqliteTransaction(Transaction):
 
     # Snapshots
 
-    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         rows = self._db.execute(_FIND_SNAPSHOT, (row.number, row.life, snapshot_id))
         return _build_snapshot(row, rows[0]) if rows else None
 
-    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
         rows = self._db.execute(_READ_SNAPSHOTS, (row.number, row.life))
         return [_build_snapshot(row, fields) for fields in rows]
 
-    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
         ((count,),) = self._db.execute(
             "SELECT count(*) FROM snapshot WHERE session = ? AND (? OR life = ?)",
             (row.number, all_lives, row.life),
         )
         return int(count)
 
-    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         fields = (
             row.number,
             row.life,
@@ -591,7 +591,7 @@ class SqliteTransaction(Transaction):
         )
         self._db.execute(_INSERT_SNAPSHOT, (*fields, compute_row_checksum(*fields)))
 
-    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
         self._db.execute(
             "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
             (row.number, row.life, snapshot_id),
@@ -599,14 +599,16 @@ class SqliteTransaction(Transaction):
 
     # Quarantine
 
-    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
-        now_ms = self.now_ms()
+    async def insert_quarantine(
+        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
+    ) -> None:
+        now_ms = self._db.now_ms()
         self._db.execute_many(
             "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
             [(row.number, position, why, now_ms, raw) for position, why, raw in entries],
         )
 
-    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         rows = self._db.execute(
             "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
             (row.number,),

@@ -15,7 +15,7 @@ import apsw
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, SqliteConnection
 from indelible.backends.sqlite.transaction import SqliteTransaction
 from indelible.core.embedded import Write
-from indelible.core.handlers import WRITES
+from indelible.core.handlers import perform_blocking
 from indelible.core.plan import Operation
 from indelible.errors import (
     BusyError,
@@ -152,7 +152,7 @@ class Writer:
 def _perform(tx: SqliteTransaction, op: Operation[Any]) -> Any:
     """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
     try:
-        return WRITES.find(op)(tx, op)
+        return perform_blocking(tx, op)
     except MemoryStoreError as error:
         if isinstance(error.__cause__, apsw.Error):
             raise
