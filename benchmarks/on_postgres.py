@@ -50,16 +50,28 @@ def beside_a_bare_insert(url: str) -> Iterator[Result]:
     """An append with key, order, TTL and version, a snapshot, and a rollback."""
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as bare:
         bare.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, payload bytea NOT NULL)")
-        with indelible.open(url) as store:
+        with (
+            indelible.open(url) as store,
+            indelible.open(url, namespace="unindexed", search=False) as unindexed,
+        ):
             row: Work = lambda: bare.execute(INSERT, (ENVELOPE,))  # noqa: E731
             # Until the server has its plans and its pages at hand.
             for _ in range(200):
                 store.add_message("s", "user", TEXT)
+                unindexed.add_message("s", "user", TEXT)
                 row()
             yield compare(
-                "append on PostgreSQL, against a bare insert with its commit",
-                lambda: store.add_message("s", "user", TEXT),
+                "append on PostgreSQL without search, against a bare insert with its commit",
+                lambda: unindexed.add_message("s", "user", TEXT),
                 row,
+                at_most=1.3,
+                calls=5,
+                seconds=6,
+            )
+            yield compare(
+                "append on PostgreSQL, against one without search",
+                lambda: store.add_message("s", "user", TEXT),
+                lambda: unindexed.add_message("s", "user", TEXT),
                 at_most=1.3,
                 calls=5,
                 seconds=6,
@@ -78,9 +90,9 @@ async def tasks(url: str) -> Result:
                 await connection.execute(INSERT, (ENVELOPE,))
 
         return await measure_tasks(
-            indelible.open_async(url),
+            indelible.open_async(url, namespace="tasks", search=False),
             insert,
-            where="on PostgreSQL",
+            where="on PostgreSQL without search",
             beside=f"an insert each over {CONNECTIONS} connections",
             at_least=3,
         )

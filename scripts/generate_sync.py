@@ -4,7 +4,7 @@
     python scripts/generate_sync.py --check  exit 1 if one is not what would be written
 
 A twin is the async source with some words replaced: `x_async.py` becomes `x.py`, `AsyncName`
-becomes `Name`, `name_async` becomes `name`, and `await` goes.
+becomes `Name`, `name_async` becomes `name`, `asyncio.sleep` becomes `time.sleep`, and `await` goes.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ REPLACEMENTS = (
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"\b(\w+)_async\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
+    (r"\.aclose\b", ".close"),
+    (r"\bawaited=True\b", "awaited=False"),
+    (r"\bimport asyncio\b", "import threading\nimport time"),
+    (r"\basyncio\.Lock\b", "threading.Lock"),
+    (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bOne task\b", "One thread"),
     (r"(?<=[,;]) async(?=[.\n\"])", " blocking"),
     (r"# noqa: ASYNC109, ", "# noqa: "),

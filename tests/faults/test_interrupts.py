@@ -70,9 +70,7 @@ def slots_held(store):
         case SqliteBackend():
             leased = [backend._database.readers._slots]
         case RedisBackend():
-            servers = backend.find_servers().nodes.values()
-            channels = itertools.chain(*((each.writers, each.readers) for each in servers))
-            leased = [each.slots for each in channels]
+            leased = [each.slots for each in backend.find_servers().channels.values()]
         case PostgresBackend():
             return backend.batcher.sending + backend.pool.held
         case _:
@@ -145,7 +143,7 @@ def holding(engine, store, monkeypatch):
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case "redis":
-            batcher = backend.find_servers().nodes[""].writers.batcher
+            batcher = backend.find_servers().channels["", True].batcher
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case _:

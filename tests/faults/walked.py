@@ -20,8 +20,8 @@ SEAMS = {
         "indelible.backends.sqlite.connection:SqliteConnection.execute_many",
     ),
     "redis": (
-        "indelible.backends.redis.channel:Node.send",
-        "indelible.backends.redis.channel_async:AsyncNode.send",
+        "indelible.backends.redis.channel:Channel.send",
+        "indelible.backends.redis.channel_async:AsyncChannel.send",
     ),
     "postgres": (
         "indelible.backends.postgres.connection:PostgresConnection.execute",

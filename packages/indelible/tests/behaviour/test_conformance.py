@@ -163,8 +163,7 @@ class Engine:
         """Replace a life, alone or in a version, by the number under which it appeared."""
         if field == "version" and token != NEW_VERSION:
             life, end, generation = token.rsplit(".", 2)
-            # To empty an expired session may count as a change.
-            return self._number(life), end, "!" if generation.endswith("!") else generation
+            return self._number(life), end, generation
         return self._number(token) if field == "life" and token else None
 
     def _number(self, life):

@@ -162,8 +162,9 @@ def refused(store, part):
         yield lambda: store.save_context("s", "a", "b")
     if part in "hvlk":
         yield lambda: store.add_message("s", "user", "one", key="k1")
-    # With an expected memory, also the index of items.
+    # One that brings a memory needs the index of items, too.
     if part in "hvli":
+        yield lambda: store.remember("s", "water", id="drink")
         yield lambda: store.remember("s", "water", id="drink", expected=indelible.ABSENT)
         yield lambda: store.remember("s", "water", id="drink", expected=0)
         yield lambda: store.get_memory("s", "drink")

@@ -28,13 +28,24 @@ def test_a_member_that_was_lost_is_noticed(store, client):
         lambda: store.list_memories("s"),
         lambda: store.erase_memory("s", "drink"),
         lambda: store.remember("s", "milk", id="drink", expected=indelible.ABSENT),
+        lambda: store.remember("s", "milk", id="drink"),
     ):
         with pytest.raises(FormatError, match="index of items"):
             attempt()
-    # What is remembered now does not make up for it.
-    store.remember("s", "milk", id="drink")
-    with pytest.raises(FormatError, match="index of items"):
-        store.get_memory("s", "drink")
+    # What needs no index goes on.
+    store.add_message("s", "user", "hello")
+    assert [entry.position for entry in store.get_entries("s")] == [0, 1, 2]
+
+
+def test_a_foreign_value_in_place_of_the_index_is_refused(store, client):
+    store.add_message("s", "user", "hello")
+    client.set(INDEX, "something else")
+    with pytest.raises(FormatError, match="holds something else"):
+        store.remember("s", "tea", id="drink")
+    # Nothing was written: the log does not reach beyond the head.
+    assert client.zcard(LOG) == 1
+    store.add_message("s", "user", "more")
+    assert [entry.position for entry in store.get_entries("s")] == [0, 1]
 
 
 def test_an_index_that_disagrees_with_the_log_is_found(store, client):

@@ -5,9 +5,11 @@ It computes the waits; the sync and async callers sleep.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 # The first wait is about one round trip to a server in the same data centre.
@@ -46,3 +48,13 @@ class Deadline:
         self._attempts += 1
         wait_s = longest * (0.5 + self._jitter() / 2)
         return wait_s if wait_s < self.left_s() else None
+
+
+# What is awaited inside is cancelled after some seconds.
+limit_time_async = asyncio.timeout
+_NO_LIMIT: Final[AbstractContextManager[None]] = nullcontext()
+
+
+def limit_time(_seconds: float) -> AbstractContextManager[None]:
+    """Do nothing: a thread cannot be stopped from outside, so its sockets have timeouts."""
+    return _NO_LIMIT

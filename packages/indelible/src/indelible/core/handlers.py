@@ -150,7 +150,7 @@ async def _begin_life(
         created_at_ms=now_ms,
         # That of a copy is known when it is shown.
         last_activity_ms=0 if staged else now_ms,
-        vacuums=row.vacuums if row else 0,
+        vacuums=0,
         forked_from=forked_from,
         metadata=b"{}",
     )
@@ -648,7 +648,7 @@ async def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
         # The row stays, says that the session has expired, and remembers the end of the log.
         await tx.delete_parts(row)
         emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
-        await tx.save_session(emptied._replace(generation=row.generation + 1))
+        await tx.save_session(emptied)
     else:
         await tx.delete_session(row)
     return ReclaimResult(*removed)

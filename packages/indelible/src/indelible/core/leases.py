@@ -18,6 +18,7 @@ Waking other threads is an optimisation: a thread that was not woken looks again
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import threading
 from collections import deque
@@ -67,7 +68,7 @@ class Latch:
 
 
 class Leased(Generic[T]):
-    """A fixed number of things, each leased by at most one thread."""
+    """A fixed number of things, each leased by at most one thread or task."""
 
     def __init__(self, things: Iterable[T]) -> None:
         self.things = list(things)
@@ -90,6 +91,11 @@ class Leased(Generic[T]):
         self._leases = [Lease() for _ in self.things]
         self._lock = threading.Lock()
 
+    def try_take(self, lease: Lease) -> T | None:
+        """Take a free slot for a lease; None if there is none."""
+        with self._lock:
+            return self._free(lease)
+
     def _free(self, lease: Lease) -> T | None:
         for number, other in enumerate(self._leases):
             if not other.held:
@@ -107,11 +113,6 @@ class Slots(Leased[T]):
     def __init__(self, things: Iterable[T]) -> None:
         super().__init__(things)
         self._waiting: deque[Latch] = deque()
-
-    def try_take(self, lease: Lease) -> T | None:
-        """Take a free slot for a lease; None if there is none."""
-        with self._lock:
-            return self._free(lease)
 
     def take(self, lease: Lease, left_s: Callable[[], float]) -> T | None:
         """Wait for a free slot and take it; None if none is free before the deadline."""
@@ -148,6 +149,54 @@ class Slots(Leased[T]):
         """In a forked child: release everything, and forget the waiting threads."""
         super().reset()
         self._waiting = deque()
+
+
+class AsyncSlots(Leased[T]):
+    """Things that tasks wait for, one by one, in the order in which they came."""
+
+    def __init__(self, things: Iterable[T]) -> None:
+        super().__init__(things)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self, lease: Lease, left_s: Callable[[], float]) -> T | None:
+        """Wait for a free slot; None if there is none before the time is up."""
+        thing = None if self._waiting else self.try_take(lease)
+        while thing is None and (left := left_s()) > 0:
+            await self._wait(left)
+            thing = self.try_take(lease)
+        return thing
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until a slot may be free."""
+        woken = asyncio.get_running_loop().create_future()
+        try:
+            self._waiting.append(woken)
+            async with asyncio.timeout(min(seconds, LOOK_AGAIN_S)):
+                await woken
+        except TimeoutError:
+            pass
+        except BaseException:
+            # The slot that it was woken for is the next one's.
+            if woken.done():
+                self.wake()
+            raise
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(woken)
+
+    def wake(self) -> None:
+        """Tell one task that waits that a slot was given back."""
+        while self._waiting:
+            woken = self._waiting.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                break
+
+    def wake_all(self) -> None:
+        """Tell every task that waits to look again."""
+        for woken in list(self._waiting):
+            if not woken.done():
+                woken.set_result(None)
 
 
 def call_into(box: list[Any], function: Callable[[], Any]) -> None:

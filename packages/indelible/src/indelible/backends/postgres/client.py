@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final, ParamSpec, TypeVar, cast
@@ -26,7 +27,6 @@ from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
 from indelible.backends.postgres.statements import send_nothing, to_plan
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
-from indelible.backends.postgres.waiting import sleep
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import Batcher, Pending
 from indelible.core.cursors import derive_key
@@ -116,7 +116,7 @@ class PostgresClient:
                 if wait_s is None:
                     reason = error.details.get("reason", error.message)
                     raise UnreachedError(reason) from error.__cause__
-            sleep(wait_s)
+            time.sleep(wait_s)
 
     def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
@@ -161,7 +161,7 @@ class PostgresClient:
                 wait_s = deadline.next_wait_s()
                 if wait_s is None:
                     raise
-            sleep(wait_s)
+            time.sleep(wait_s)
 
     def _append(self, op: Append, deadline: Deadline) -> AppendResult:
         """Send an append until it is written or refused; its key makes it safe to send it again."""
@@ -182,7 +182,7 @@ class PostgresClient:
                     # This attempt wrote nothing, but an earlier one may have.
                     raise unknown.copy(exhausted=True) from error
                 raise error.copy(exhausted=True) from error.__cause__
-            sleep(wait_s)
+            time.sleep(wait_s)
             # The group may have failed because of another append; and this one may be written.
             alone, op = True, replace(op, fresh=False)
 

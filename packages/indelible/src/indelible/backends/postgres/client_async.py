@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final, ParamSpec, TypeVar, cast
@@ -25,7 +26,6 @@ from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
 from indelible.backends.postgres.statements import send_nothing, to_plan
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
-from indelible.backends.postgres.waiting import sleep_async
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import AsyncBatcher, Pending
 from indelible.core.cursors import derive_key
@@ -117,7 +117,7 @@ class AsyncPostgresClient:
                 if wait_s is None:
                     reason = error.details.get("reason", error.message)
                     raise UnreachedError(reason) from error.__cause__
-            await sleep_async(wait_s)
+            await asyncio.sleep(wait_s)
 
     async def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
@@ -162,7 +162,7 @@ class AsyncPostgresClient:
                 wait_s = deadline.next_wait_s()
                 if wait_s is None:
                     raise
-            await sleep_async(wait_s)
+            await asyncio.sleep(wait_s)
 
     async def _append(self, op: Append, deadline: Deadline) -> AppendResult:
         """Send an append until it is written or refused; its key makes it safe to send it again."""
@@ -183,7 +183,7 @@ class AsyncPostgresClient:
                     # This attempt wrote nothing, but an earlier one may have.
                     raise unknown.copy(exhausted=True) from error
                 raise error.copy(exhausted=True) from error.__cause__
-            await sleep_async(wait_s)
+            await asyncio.sleep(wait_s)
             # The group may have failed because of another append; and this one may be written.
             alone, op = True, replace(op, fresh=False)
 

@@ -35,9 +35,8 @@ from indelible.backends.postgres.options import (
     lacks_password,
     ping,
 )
-from indelible.backends.postgres.waiting import Slots, limit_time
-from indelible.core.deadline import Deadline
-from indelible.core.leases import Lease
+from indelible.core.deadline import Deadline, limit_time
+from indelible.core.leases import Lease, Slots
 from indelible.errors import ClosedError, MemoryStoreError
 
 # Two per core of a small server. Servers allow about a hundred, for all processes together.

@@ -34,9 +34,8 @@ from indelible.backends.postgres.options import (
     lacks_password,
     ping_async,
 )
-from indelible.backends.postgres.waiting import AsyncSlots, limit_time_async
-from indelible.core.deadline import Deadline
-from indelible.core.leases import Lease
+from indelible.core.deadline import Deadline, limit_time_async
+from indelible.core.leases import AsyncSlots, Lease
 from indelible.errors import ClosedError, MemoryStoreError
 
 # Two per core of a small server. Servers allow about a hundred, for all processes together.

@@ -17,7 +17,7 @@ from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head, parse_life
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
-from indelible.core.codec import CHECKSUM_BYTES
+from indelible.core.codec import CHECKSUM_BYTES, ITEM_KINDS
 from indelible.core.deadline import Deadline
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
@@ -49,7 +49,10 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
             return AppendResult(end - count, count, text, resent=lost is not None)
         fresh_now = b"1" if op.fresh and lost is None else b"0"
         item = "" if op.expected_item is None else op.expected_item.item
-        looked = context.write("find_append", op.session, op.key, fresh_now, context.touch, item)
+        indexed = _encode_indexed(op)
+        looked = context.write(
+            "find_append", op.session, op.key, fresh_now, context.touch, indexed, item
+        )
         looked.deadline, looked.lost = deadline, lost
         described, used, newest = yield from call_script(context, looked)
         head = parse_head(op.session, described)
@@ -87,6 +90,7 @@ def build_append_call(
         b"1" if fresh else b"0",
         over,
         sums,
+        _encode_indexed(op),
         item,
         "" if place is None else place,
         batch,
@@ -110,6 +114,14 @@ def build_append_call(
         is_append=True,
         size=size,
     )
+
+
+def _encode_indexed(op: Append) -> bytes:
+    """Return whether an append reads or writes the index of items."""
+    for draft in op.drafts:
+        if draft.kind in ITEM_KINDS:
+            return b"1"
+    return b"0" if op.expected_item is None else b"1"
 
 
 def _get_checksum(draft: Draft) -> bytes:

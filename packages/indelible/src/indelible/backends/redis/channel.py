@@ -12,9 +12,10 @@ from redis.exceptions import RedisError, ResponseError
 
 from indelible.backends.redis.calls import Lost, RedisContext, Replies, Request
 from indelible.backends.redis.connection_io import (
+    IDLE_S_MAX,
+    ConnectionSlot,
     connect_slot,
     disconnect,
-    limit_time,
     read_reply,
     release,
 )
@@ -22,52 +23,25 @@ from indelible.backends.redis.connections import READ_CONNECTIONS, WRITE_CONNECT
 from indelible.backends.redis.request_batch import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
-    IDLE_S_MAX,
-    ConnectionSlot,
     PendingRequest,
     RequestBatch,
 )
 from indelible.core.batcher import Batcher
+from indelible.core.deadline import limit_time
 from indelible.core.leases import Lease, Slots
 from indelible.errors import BusyError, OutcomeUnknownError
 
 
-class Node:
-    """One server: one connection for writes, and some for reads."""
-
-    def __init__(self, pool: Any, context: RedisContext, *, keeps: bool) -> None:
-        self.writers = Channel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
-        self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
-
-    def send(self, request: Request) -> Replies:
-        """Send a request, with others that wait, and return the replies.
-
-        A write is waited for even by a cancelled task.
-        """
-        channel = self.writers if request.write else self.readers
-        try:
-            return channel.batcher.run(request, request.deadline, cancellable=not request.write)
-        except BusyError as error:
-            return Lost(error)
-        except OutcomeUnknownError as error:
-            # The sender of the batch was interrupted.
-            return Lost(error, sent=True)
-
-    def close(self) -> None:
-        """Release the connections."""
-        self.writers.close()
-        self.readers.close()
-
-
 class Channel:
-    """A few connections to one server.
+    """One connection to a server for writes, or some for reads.
 
     A pool of redis-py does not survive an interrupt: Ctrl-C inside of its `get_connection` or
     `release`, or right after they returned, leaves a connection on its books that nothing uses. So
     a connection is taken once and kept in a slot, which is leased by assignments alone.
     """
 
-    def __init__(self, pool: Any, connections: int, context: RedisContext, *, keeps: bool) -> None:
+    def __init__(self, pool: Any, context: RedisContext, *, writes: bool, keeps: bool) -> None:
+        connections = WRITE_CONNECTIONS if writes else READ_CONNECTIONS
         self._pool = pool
         self._context = context
         # Whether connections are kept: they are ours, or the application has many.
@@ -83,6 +57,19 @@ class Channel:
             size_of=attrgetter("size"),
         )
         self._closed = False
+
+    def send(self, request: Request) -> Replies:
+        """Send a request, with others that wait, and return the replies.
+
+        A write is waited for even by a cancelled task.
+        """
+        try:
+            return self.batcher.run(request, request.deadline, cancellable=not request.write)
+        except BusyError as error:
+            return Lost(error)
+        except OutcomeUnknownError as error:
+            # The sender of the batch was interrupted.
+            return Lost(error, sent=True)
 
     def close(self) -> None:
         """Release every idle connection; those in use follow."""

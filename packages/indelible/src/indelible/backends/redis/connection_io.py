@@ -1,35 +1,52 @@
-"""What differs between blocking and async connections of redis-py; the twins share all else."""
+"""Connections that are kept, and what differs between blocking and async ones of redis-py."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from indelible.backends.redis.connections import (
     TIMEOUT_S_MIN,
     RedisOptions,
-    build_client,
     build_cluster_client,
     connecting_within,
 )
-from indelible.backends.redis.request_batch import ConnectionSlot
 from indelible.core.leases import call_into
 
-_NO_LIMIT: AbstractContextManager[None] = nullcontext()
+# A connection that was idle for this long may have been closed by the server.
+IDLE_S_MAX = 0.05
 
 
-def open_client(options: RedisOptions) -> Any:
-    """Make the client of a single server."""
-    return build_client(options, awaited=False)
+class ConnectionSlot:
+    """A connection that is kept for one batch after the other."""
 
+    __slots__ = ("box", "busy", "is_simulated", "timeout_s", "used_at")
 
-def open_client_async(options: RedisOptions) -> Any:
-    """Make the client of a single server."""
-    return build_client(options, awaited=True)
+    def __init__(self, *, is_simulated: bool) -> None:
+        # A simulated connection has no socket that waits.
+        self.is_simulated = is_simulated
+        # The connection, if there is one.
+        self.box: list[Any] = []
+        # Whether a batch is under way. If it still is when the slot is taken again, that batch was
+        # interrupted: its replies may still come, and the connection is not used again.
+        self.busy = False
+        self.used_at = 0.0
+        # How long its socket waits; None if that was not set.
+        self.timeout_s: float | None = None
+
+    @property
+    def connection(self) -> Any:
+        """Return the connection; None if there is none."""
+        return self.box[0] if self.box else None
+
+    def clear(self) -> Any:
+        """Give away the connection, if there is one."""
+        connection = self.connection
+        self.box = []
+        self.busy = False
+        self.timeout_s = None
+        return connection
 
 
 def open_cluster(options: RedisOptions, client: Any) -> Any:
@@ -42,26 +59,6 @@ async def open_cluster_async(options: RedisOptions, client: Any) -> Any:
     client = build_cluster_client(options, awaited=True) if client is None else client
     await client.initialize()
     return client
-
-
-def close_client(client: Any) -> None:
-    """Close a client and its connections."""
-    client.close()
-
-
-async def close_client_async(client: Any) -> None:
-    """Close a client and its connections."""
-    await client.aclose()
-
-
-def create_lock() -> threading.Lock:
-    """Create a lock. It is taken by `with` alone, which cannot be interrupted halfway."""
-    return threading.Lock()
-
-
-def create_lock_async() -> asyncio.Lock:
-    """Create a lock."""
-    return asyncio.Lock()
 
 
 def get_pool(client: Any, node: Any) -> Any:
@@ -108,20 +105,6 @@ def has_ended(process: int) -> bool:
 def has_ended_async(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether an owner uses its connections no more."""
     return loop.is_closed()
-
-
-sleep = time.sleep
-sleep_async = asyncio.sleep
-
-
-def limit_time(_seconds: float) -> AbstractContextManager[None]:
-    """Bound what is done inside: sockets have their own timeouts."""
-    return _NO_LIMIT
-
-
-def limit_time_async(seconds: float) -> asyncio.Timeout:
-    """Bound what is done inside."""
-    return asyncio.timeout(seconds)
 
 
 def connect_slot(slot: ConnectionSlot, pool: Any, left_s: float) -> Any:

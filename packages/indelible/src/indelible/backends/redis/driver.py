@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,8 @@ from indelible.backends.redis.calls import (
     ScriptCall,
     SendCommands,
 )
-from indelible.backends.redis.channel import Node
-from indelible.backends.redis.connection_io import get_owner, has_ended, sleep
+from indelible.backends.redis.channel import Channel
+from indelible.backends.redis.connection_io import get_owner, has_ended
 from indelible.backends.redis.connections import RedisOptions, keeps_connections
 from indelible.backends.redis.plans import prepare, read_claims
 from indelible.backends.redis.requests import Wait
@@ -33,7 +34,8 @@ class Servers:
 
     def __init__(self, options: RedisOptions) -> None:
         self.topology = build_topology(options)
-        self.nodes: dict[str, Node] = {}
+        # By the name of the server, and whether they write.
+        self.channels: dict[tuple[str, bool], Channel] = {}
 
 
 class RedisBackend:
@@ -70,8 +72,8 @@ class RedisBackend:
         self._closed = True
         servers = self._servers.pop(get_owner(), None)
         if servers is not None:
-            for node in list(servers.nodes.values()):
-                node.close()
+            for channel in list(servers.channels.values()):
+                channel.close()
             servers.topology.close()
 
     def find_servers(self) -> Servers:
@@ -97,7 +99,7 @@ class RedisBackend:
 
     def _execute(self, op: Operation[Any]) -> Any:
         if isinstance(op, Wait):
-            sleep(op.seconds)
+            time.sleep(op.seconds)
             return None
         servers = self.find_servers()
         try:
@@ -106,9 +108,10 @@ class RedisBackend:
             name, pool = servers.topology.locate(op)
         except (RedisError, RedisClusterException, OSError) as error:
             return Lost(error) if isinstance(op, (ScriptCall, SendCommands)) else error
-        node = servers.nodes.get(name)
-        if node is None:
+        channel = servers.channels.get((name, op.write))
+        if channel is None:
             keeps = keeps_connections(pool, owned=servers.topology.owned)
-            node = servers.nodes.setdefault(name, Node(pool, self._context, keeps=keeps))
+            channel = Channel(pool, self._context, writes=op.write, keeps=keeps)
+            channel = servers.channels.setdefault((name, op.write), channel)
             self._refuse_if_closed()
-        return node.send(op)
+        return channel.send(op)

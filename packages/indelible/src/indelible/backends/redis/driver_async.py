@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +15,8 @@ from indelible.backends.redis.calls import (
     ScriptCall,
     SendCommands,
 )
-from indelible.backends.redis.channel_async import AsyncNode
-from indelible.backends.redis.connection_io import get_owner_async, has_ended_async, sleep_async
+from indelible.backends.redis.channel_async import AsyncChannel
+from indelible.backends.redis.connection_io import get_owner_async, has_ended_async
 from indelible.backends.redis.connections import RedisOptions, keeps_connections
 from indelible.backends.redis.plans import prepare, read_claims
 from indelible.backends.redis.requests import Wait
@@ -32,7 +33,8 @@ class AsyncServers:
 
     def __init__(self, options: RedisOptions) -> None:
         self.topology = build_topology_async(options)
-        self.nodes: dict[str, AsyncNode] = {}
+        # By the name of the server, and whether they write.
+        self.channels: dict[tuple[str, bool], AsyncChannel] = {}
 
 
 class AsyncRedisBackend:
@@ -69,8 +71,8 @@ class AsyncRedisBackend:
         self._closed = True
         servers = self._servers.pop(get_owner_async(), None)
         if servers is not None:
-            for node in list(servers.nodes.values()):
-                await node.close()
+            for channel in list(servers.channels.values()):
+                await channel.close()
             await servers.topology.close()
 
     def find_servers(self) -> AsyncServers:
@@ -96,7 +98,7 @@ class AsyncRedisBackend:
 
     async def _execute(self, op: Operation[Any]) -> Any:
         if isinstance(op, Wait):
-            await sleep_async(op.seconds)
+            await asyncio.sleep(op.seconds)
             return None
         servers = self.find_servers()
         try:
@@ -105,9 +107,10 @@ class AsyncRedisBackend:
             name, pool = await servers.topology.locate(op)
         except (RedisError, RedisClusterException, OSError) as error:
             return Lost(error) if isinstance(op, (ScriptCall, SendCommands)) else error
-        node = servers.nodes.get(name)
-        if node is None:
+        channel = servers.channels.get((name, op.write))
+        if channel is None:
             keeps = keeps_connections(pool, owned=servers.topology.owned)
-            node = servers.nodes.setdefault(name, AsyncNode(pool, self._context, keeps=keeps))
+            channel = AsyncChannel(pool, self._context, writes=op.write, keeps=keeps)
+            channel = servers.channels.setdefault((name, op.write), channel)
             self._refuse_if_closed()
-        return await node.send(op)
+        return await channel.send(op)

@@ -201,4 +201,5 @@ def read_log(context: RedisContext, op: ReadLog) -> Plan[LogPage]:
     )
     salt = context.keys(op.session).salt
     rows = [parse_log_row(position, raw, salt) for position, raw in found]
-    return LogPage(head, tuple(rows), left_off)
+    resume = rows[-1].position + 1 if rows and left_off is not None else left_off
+    return LogPage(head, tuple(rows), resume)

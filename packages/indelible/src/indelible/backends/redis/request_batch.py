@@ -33,8 +33,6 @@ BATCH_BYTES_MAX = 4 * 1024 * 1024
 REPLICAS_WAITED = 1
 # A server that we wait for through WAIT must answer before we stop listening.
 WAIT_SHARE = 0.8
-# A connection that was idle for this long may have been closed by the server.
-IDLE_S_MAX = 0.05
 
 
 class RequestBatch:
@@ -147,34 +145,3 @@ def _is_read_only(error: Exception) -> bool:
     return isinstance(error, ResponseError) and (
         isinstance(error, ReadOnlyError) or parse_code(error) == "READONLY"
     )
-
-
-class ConnectionSlot:
-    """A connection that is kept for one batch after the other."""
-
-    __slots__ = ("box", "busy", "is_simulated", "timeout_s", "used_at")
-
-    def __init__(self, *, is_simulated: bool) -> None:
-        # A simulated connection has no socket that waits.
-        self.is_simulated = is_simulated
-        # The connection, if there is one.
-        self.box: list[Any] = []
-        # Whether a batch is under way. If it still is when the slot is taken again, that batch was
-        # interrupted: its replies may still come, and the connection is not used again.
-        self.busy = False
-        self.used_at = 0.0
-        # How long its socket waits; None if that was not set.
-        self.timeout_s: float | None = None
-
-    @property
-    def connection(self) -> Any:
-        """Return the connection; None if there is none."""
-        return self.box[0] if self.box else None
-
-    def clear(self) -> Any:
-        """Give away the connection, if there is one."""
-        connection = self.connection
-        self.box = []
-        self.busy = False
-        self.timeout_s = None
-        return connection

@@ -33,11 +33,9 @@ class RedisSettings:
     appendonly: bool
     saves: bool | None
     eviction: str
-    maxmemory: int
     replicas: int
     min_replicas: int | None
     rests_while_rewriting: bool
-    is_replica: bool
 
     @property
     def durability(self) -> Durability:
@@ -113,11 +111,9 @@ def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> Red
         appendonly=fields.get("aof_enabled") == "1" or values["appendonly"] == "yes",
         saves=None if save is None else bool(save.strip()),
         eviction=fields.get("maxmemory_policy", "noeviction"),
-        maxmemory=int(fields.get("maxmemory", "0")),
         replicas=int(fields.get("connected_slaves", "0")),
         min_replicas=None if least is None else int(least),
         rests_while_rewriting=values["no-appendfsync-on-rewrite"] == "yes",
-        is_replica=fields.get("role", "master") != "master",
     )
 
 

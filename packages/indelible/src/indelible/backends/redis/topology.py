@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from redis.exceptions import MovedError, RedisClusterException
 
 from indelible.backends.redis.calls import Request
-from indelible.backends.redis.connection_io import (
-    close_client,
-    create_lock,
-    get_pool,
-    open_client,
-    open_cluster,
+from indelible.backends.redis.connection_io import get_pool, open_cluster
+from indelible.backends.redis.connections import (
+    CLUSTER_SLOTS,
+    RedisOptions,
+    build_client,
+    is_cluster,
 )
-from indelible.backends.redis.connections import CLUSTER_SLOTS, RedisOptions, is_cluster
 from indelible.backends.redis.errors import build_no_cluster_error, is_ask
 
 
@@ -24,7 +24,7 @@ class SingleServer:
 
     def __init__(self, options: RedisOptions) -> None:
         self.owned = isinstance(options.target, str)
-        self._client = open_client(options) if self.owned else options.target
+        self._client = build_client(options, awaited=False) if self.owned else options.target
 
     def count(self) -> int:
         """Count the primaries."""
@@ -37,7 +37,7 @@ class SingleServer:
     def close(self) -> None:
         """Close the connections, if they are ours."""
         if self.owned:
-            close_client(self._client)
+            self._client.close()
 
 
 class Cluster:
@@ -47,8 +47,9 @@ class Cluster:
         self.owned = isinstance(options.target, str)
         self._options = options
         self._client: Any = None if self.owned else options.target
-        # The map is read once at a time; the client's own lock does not cover a refresh.
-        self._lock = create_lock()
+        # The map is read once at a time; the client's own lock does not cover a refresh. Taken by
+        # `with` alone, which cannot be interrupted halfway.
+        self._lock = threading.Lock()
 
     def count(self) -> int:
         """Count the primaries."""
@@ -75,7 +76,7 @@ class Cluster:
         """Close the connections, if they are ours."""
         client, self._client = self._client, None
         if self.owned and client is not None:
-            close_client(client)
+            client.close()
 
     def _connect(self) -> Any:
         """Return the client, after it has read the map of slots."""

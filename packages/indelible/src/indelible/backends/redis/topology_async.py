@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from redis.exceptions import MovedError, RedisClusterException
 
 from indelible.backends.redis.calls import Request
-from indelible.backends.redis.connection_io import (
-    close_client_async,
-    create_lock_async,
-    get_pool_async,
-    open_client_async,
-    open_cluster_async,
+from indelible.backends.redis.connection_io import get_pool_async, open_cluster_async
+from indelible.backends.redis.connections import (
+    CLUSTER_SLOTS,
+    RedisOptions,
+    build_client,
+    is_cluster,
 )
-from indelible.backends.redis.connections import CLUSTER_SLOTS, RedisOptions, is_cluster
 from indelible.backends.redis.errors import build_no_cluster_error, is_ask
 
 
@@ -23,7 +23,7 @@ class AsyncSingleServer:
 
     def __init__(self, options: RedisOptions) -> None:
         self.owned = isinstance(options.target, str)
-        self._client = open_client_async(options) if self.owned else options.target
+        self._client = build_client(options, awaited=True) if self.owned else options.target
 
     async def count(self) -> int:
         """Count the primaries."""
@@ -36,7 +36,7 @@ class AsyncSingleServer:
     async def close(self) -> None:
         """Close the connections, if they are ours."""
         if self.owned:
-            await close_client_async(self._client)
+            await self._client.aclose()
 
 
 class AsyncCluster:
@@ -46,8 +46,9 @@ class AsyncCluster:
         self.owned = isinstance(options.target, str)
         self._options = options
         self._client: Any = None if self.owned else options.target
-        # The map is read once at a time; the client's own lock does not cover a refresh.
-        self._lock = create_lock_async()
+        # The map is read once at a time; the client's own lock does not cover a refresh. Taken by
+        # `with` alone, which cannot be interrupted halfway.
+        self._lock = asyncio.Lock()
 
     async def count(self) -> int:
         """Count the primaries."""
@@ -74,7 +75,7 @@ class AsyncCluster:
         """Close the connections, if they are ours."""
         client, self._client = self._client, None
         if self.owned and client is not None:
-            await close_client_async(client)
+            await client.aclose()
 
     async def _connect(self) -> Any:
         """Return the client, after it has read the map of slots."""

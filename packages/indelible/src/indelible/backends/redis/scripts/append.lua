@@ -2,10 +2,10 @@
 -- the new version; with 0 if the guard does not hold, and then nothing was written for it; with the
 -- error, behind '-', if the server refused.
 -- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, fresh, over,
--- checksums of its entries ('' for a generated key, which is in no index), an item ('' for none) and
--- where its newest visible entry is expected ('' for nowhere), the number of its entries; then checksum
--- and row of each, to which place and time are added here. `over` names the life that the caller found
--- to be over ('-' for none): the append then begins the next one.
+-- checksums of its entries ('' for a generated key, which is in no index), whether entries go into the index
+-- of items, an item ('' for none) and where its newest visible entry is expected ('' for nowhere), the number of
+-- its entries; then checksum and row of each, to which place and time are added here. `over` names the life that
+-- the caller found to be over ('-' for none): the append then begins the next one.
 
 -- The functions of changes.lua and append_parts.lua. Most appends need none of them, so they are created on
 -- first use. So are the tables of a session that most appends leave empty.
@@ -44,7 +44,8 @@ end
 
 local answers, sessions, at, last = {}, {}, 3, #ARGV
 while at < last do
-  local first, ttl, expected, key, fresh, over, sums, item, newest, count = unpack(ARGV, at, at + 9)
+  local first, ttl, expected, key, fresh, over, sums, indexed, item, newest, count =
+    unpack(ARGV, at, at + 10)
   local s, answer, holds = sessions[first], 0, false
   if not s then
     s = load_session(tonumber(first))
@@ -62,10 +63,11 @@ while at < last do
       if refused then answer, holds = '-' .. refused.err, false end
     elseif over == '' and (expected == '' or expected == format_version(s)) then
       holds = (fresh == '1' or changes().is_unused(s, key))
+        and (indexed == '0' or changes().has_index(s))
         and (item == '' or changes().is_newest(s, item, newest))
     end
   end
-  at = at + 10
+  at = at + 11
   if holds then
     local deadline = ttl == '' and '' or whole(now + ttl)
     local stamp = now .. ' ' .. deadline .. ' ' .. s.gen .. ' '
@@ -74,7 +76,7 @@ while at < last do
       local row = stamp .. whole(ARGV[n] + place + stop) .. ' ' .. ARGV[n + 1]
       rows[#rows + 1] = stop
       rows[#rows + 1] = row
-      if string.find(ITEM_KINDS, string.sub(ARGV[n + 1], 1, 1), 1, true) then changes().add_member(s, row, stop) end
+      if indexed == '1' then changes().add_member(s, row, stop) end
       stop = stop + 1
     end
     if fresh ~= '1' or sums ~= '' then changes().add_key(s, key, count, sums) end

@@ -26,11 +26,15 @@ local function write_keys(s)
   expire_one(s, s.used)
 end
 
+-- Whether the index of items has all its members.
+local function has_index(s)
+  return redis.pcall('ZCARD', s.items) == load_counts(s)[5]
+end
+
 -- Whether the newest visible entry of an item is at this place ('' for nowhere), with those that are
 -- about to be written.
 local function is_newest(s, item, place)
   if s.newest and s.newest[item] then return s.newest[item] == tonumber(place) end
-  if redis.pcall('ZCARD', s.items) ~= load_counts(s)[5] then return false end
   if not s.view and load_view(s) then
     s.view = nil
     return false
