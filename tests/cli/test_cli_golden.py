@@ -30,7 +30,6 @@ def test_files_are_compared(notes, golden):
     notes("diff", "a.db", "b.db", code=1)
     notes("diff", "a.db", "b.db", "--ignore", "note.*")
     notes("diff", "b.db", "a.db", "--ignore", "note.body", code=1)
-    notes("diff", "a.db", "b.db", "--replace", "note.body=<text>", code=1)
     golden()
     assert sorted(p.name for p in notes.folder.glob("?.db*")) == ["a.db", "b.db"]
 
@@ -55,5 +54,4 @@ def test_what_cannot_be_compared_is_refused(notes, golden):
     notes("diff", "a.db", "missing.db", code=4)
     notes("diff", "a.db", "diary.txt", code=2)
     notes("diff", "a.db", "b.db", "--ignore", "note.color", code=2)
-    notes("diff", "a.db", "b.db", "--replace", "note.body", code=2)
     golden()

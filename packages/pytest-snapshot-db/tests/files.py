@@ -21,13 +21,13 @@ def make(path, script, *rows, name="t"):
     return path
 
 
-def difference(one, two, *, ignore=(), replace=None, limit=20):
+def difference(one, two, *, ignore=(), limit=20):
     """How two files differ, taken as a test's file would be."""
     folder = Path(one).parent
     copies = folder / "one.taken", folder / "two.taken"
     for path, copy in zip((one, two), copies, strict=True):
         copy_database(Path(path), copy)
-    return compare_files(*copies, parse_rules(ignore, replace), limit=limit)
+    return compare_files(*copies, parse_rules(ignore), limit=limit)
 
 
 def told(*files, **options):

@@ -232,16 +232,15 @@ def test_the_counters_of_autoincrement_count(two):
     assert said.splitlines()[1:] == ["  ~ name='t': seq: 1 → 2"]
 
 
-def test_a_search_index_that_does_not_fit_its_rows_is_found(tmp_path):
-    """The rows are the same; what a search would find is not."""
-    table = "CREATE TABLE doc (body); CREATE VIRTUAL TABLE f USING fts5(body, content='doc');"
-    row = "INSERT INTO doc VALUES ('hello moon');"
-    for name, index in (("a", "INSERT INTO f (f) VALUES ('rebuild')"), ("b", "SELECT 1")):
+def test_a_full_text_table_is_compared_by_its_rows(tmp_path):
+    table = "CREATE VIRTUAL TABLE f USING fts5(body);"
+    for name, rows in (("a", "('moon'), ('sun')"), ("b", "('moon'), ('sea')")):
         with closing(apsw.Connection(str(tmp_path / f"{name}.db"))) as db:
-            db.execute(table + row + index)
-    said = told(tmp_path / "a.db", tmp_path / "b.db")
-    assert "table f terms: 2 gone" in said
-    assert "term='moon'" in said
+            db.execute(f"{table} INSERT INTO f VALUES {rows}")
+    assert told(tmp_path / "a.db", tmp_path / "b.db").splitlines() == [
+        "table f: 1 changed (2 rows expected, 2 obtained)",
+        "  ~ rowid=2: body: 'sun' → 'sea'",
+    ]
 
 
 def test_a_file_that_needs_functions_of_its_program_is_compared_all_the_same(tmp_path):
@@ -270,56 +269,6 @@ def test_a_damaged_file_is_told_as_that(tmp_path):
     assert "the obtained file is damaged" in told(tmp_path / "a.db", tmp_path / "b.db")
 
 
-SNAPSHOTS = """
-CREATE TABLE snapshot (id TEXT PRIMARY KEY, label);
-CREATE TABLE note (n INTEGER PRIMARY KEY, snapshot TEXT REFERENCES snapshot (id), loose);
-"""
-
-
-def snapshots(path, ids, *, points_to=0, table=SNAPSHOTS):
-    make(path, table, *((name, f"label {at}") for at, name in enumerate(ids)), name="snapshot")
-    make(path, "", (1, ids[points_to], ids[1]), name="note")
-    return path
-
-
-def test_replaced_values_are_told_apart_in_all_columns_of_one_placeholder(tmp_path):
-    before = snapshots(tmp_path / "a.db", ["x9", "b2"])
-    after = snapshots(tmp_path / "b.db", ["a1", "z7"])
-    both = {"snapshot.id": "<id>", "note.snapshot": "<id>", "note.loose": "<id>"}
-    assert difference(before, after)
-    assert not difference(before, after, replace=both)
-    wrong = snapshots(tmp_path / "c.db", ["a1", "z7"], points_to=1)
-    said = told(before, wrong, replace=both)
-    assert said.splitlines()[1:] == ["  ~ n=1: snapshot: '<id 1>' → '<id 2>'"]
-
-
-def test_replaced_keys_without_a_rowid_are_numbered_by_what_else_is_there(tmp_path):
-    table = SNAPSHOTS.replace("label);", "label) WITHOUT ROWID;", 1)
-    before = snapshots(tmp_path / "a.db", ["x9", "b2"], table=table)
-    after = snapshots(tmp_path / "b.db", ["a1", "z7"], table=table)
-    both = {"SNAPSHOT.Id": "<id>", "note.snapshot": "<id>", "note.loose": "<id>"}
-    assert not difference(before, after, replace=both)
-
-
-def test_nothing_has_no_number(two):
-    rows = KEYED + "INSERT INTO t VALUES (1, {}, 1), (2, 'y', 1.0), (3, 'x', 1)"
-    said = two(rows.format("NULL"), rows.format("'x'"), replace={"t.a": "<a>", "t.b": "<b>"})
-    assert said.splitlines()[1:] == [
-        "  ~ id=1: a: NULL → '<a 1>'",
-        "  ~ id=2: a: '<a 1>' → '<a 2>'",
-        "  ~ id=3: a: '<a 2>' → '<a 1>'",
-    ]
-
-
-def test_replaced_values_of_two_types_are_two(two):
-    said = two(
-        KEYED + "INSERT INTO t VALUES (1, 1, 1), (2, 1, 1)",
-        KEYED + "INSERT INTO t VALUES (1, 1, 1), (2, 1, 1.0)",
-        replace={"t.b": "<b>"},
-    )
-    assert "b: '<b 1>' → '<b 2>'" in said
-
-
 def test_columns_and_tables_can_be_ignored(tmp_path):
     make(tmp_path / "a.db", KEYED, (1, "x", 1))
     make(tmp_path / "b.db", KEYED, (1, "y", 1))
@@ -327,6 +276,19 @@ def test_columns_and_tables_can_be_ignored(tmp_path):
     assert not difference(tmp_path / "a.db", tmp_path / "b.db", ignore={"T.A"})
     assert not difference(tmp_path / "a.db", tmp_path / "c.db", ignore={"t.id", "t.b"})
     assert not difference(tmp_path / "a.db", tmp_path / "c.db", ignore={"t.*"})
+
+
+@pytest.mark.parametrize("table", [KEYED, CLUSTERED.replace("a)", "a, b)")])
+def test_rows_whose_key_is_ignored_are_still_compared(tmp_path, table):
+    one = make(tmp_path / "a.db", table, (1, "x", 1), (2, "y", 2))
+    keys = make(tmp_path / "b.db", table, (3, "x", 1), (4, "y", 2))
+    order = make(tmp_path / "c.db", table, (3, "y", 2), (4, "x", 1))
+    other = make(tmp_path / "d.db", table, (3, "x", 1), (4, "z", 2))
+    assert not difference(one, keys, ignore={"t.id"})
+    assert difference(one, other, ignore={"t.id"})
+    # Without a rowid, only the key orders the rows.
+    is_ordered = table == KEYED
+    assert bool(difference(one, order, ignore={"t.id"})) is is_ordered
 
 
 @pytest.mark.parametrize(

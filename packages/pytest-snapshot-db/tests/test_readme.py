@@ -30,9 +30,8 @@ def test_the_rules_are_taken(project):
     tables = """
         def test_rules(snapshot_db):
             db = snapshot_db.connect()
-            db.execute("CREATE TABLE note (created_at, snapshot)")
+            db.execute("CREATE TABLE note (created_at)")
             db.execute("CREATE TABLE entry (payload)")
-            db.execute("CREATE TABLE snapshot (id)")
             path = snapshot_db.path
             {}
     """

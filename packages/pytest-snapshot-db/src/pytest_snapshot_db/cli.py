@@ -6,14 +6,13 @@ import argparse
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pytest_snapshot_db.compare import Difference, compare_files
 from pytest_snapshot_db.copy_live import copy_database
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.rules import Rules, parse_rules
+from pytest_snapshot_db.rules import parse_rules
 from pytest_snapshot_db.version import __version__
 
 DIFFERENT: Final = 1
@@ -23,14 +22,8 @@ NOT_FOUND: Final = 4
 
 def run() -> None:
     """Run the command line; errors end in a sentence and an exit code, not in a traceback."""
-    sys.exit(main(sys.argv[1:]))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run one command, and return its exit code."""
-    options = build_parser().parse_args(arguments)
-    code: int = options.command(options)
-    return code
+    options = build_parser().parse_args()
+    sys.exit(options.command(options))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -59,13 +52,6 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TABLE.COLUMN[=PATH]",
         help="Leave this column out, or a JSON path in it, such as $.meta.ts; may be given again.",
     )
-    command.add_argument(
-        "--replace",
-        action="append",
-        default=[],
-        metavar="TABLE.COLUMN=TEXT",
-        help="Take this column's values for numbered placeholders; may be given again.",
-    )
     command.set_defaults(command=run_diff)
     return parser
 
@@ -86,23 +72,13 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> Difference:
-    rules = _parse_options(options)
+    ignore: dict[str, list[str]] = defaultdict(list)
+    for each in options.ignore:
+        column, equals, path = each.partition("=")
+        ignore[column].append(path if equals else "$")
+    rules = parse_rules(ignore)
     with tempfile.TemporaryDirectory(prefix="snapshot-db-diff-") as folder:
         one, two = Path(folder, "a.db"), Path(folder, "b.db")
         copy_database(options.expected, one)
         copy_database(options.obtained, two)
         return compare_files(one, two, rules, limit=None)
-
-
-def _parse_options(options: argparse.Namespace) -> Rules:
-    ignore: dict[str, list[str]] = defaultdict(list)
-    for each in options.ignore:
-        column, equals, path = each.partition("=")
-        ignore[column].append(path if equals else "$")
-    replace = {}
-    for each in options.replace:
-        column, _, text = each.partition("=")
-        if not text:
-            raise GoldenError(f"--replace takes TABLE.COLUMN=TEXT, not {each!r}")
-        replace[column] = text
-    return parse_rules(ignore, replace)

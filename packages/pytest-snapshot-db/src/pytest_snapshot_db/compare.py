@@ -21,7 +21,7 @@ from pytest_snapshot_db.cell_text import (
     shorten,
 )
 from pytest_snapshot_db.database import Database, Row, Table
-from pytest_snapshot_db.rules import RuledDatabase, Rules, check_rules
+from pytest_snapshot_db.rules import Rules
 
 # Rows of each kind and table that are shown; all are counted.
 ROWS_SHOWN: Final = 20
@@ -75,7 +75,7 @@ def compare_files(
             return found
         two = Database(obtained, beside=one)
         rules = rules or Rules()
-        check_rules(rules, one, two)
+        rules.check(one, two)
         if problems:
             # Rows of a damaged file may be anything, or unreadable.
             lines = (f"the obtained file is damaged: {escape_unseen(each)}" for each in problems)
@@ -84,10 +84,10 @@ def compare_files(
         for name in HEADER:
             _add_header(found, name, one.read_pragma(name), two.read_pragma(name))
         _compare_schemas(found, one, two)
-        ruled = RuledDatabase(one, rules), RuledDatabase(two, rules)
         for name, table in one.tables.items():
-            if name in two.tables and not ruled[0].is_left_out(table):
-                _TableComparison(*ruled, table, two.tables[name]).run(found, limit or sys.maxsize)
+            if name in two.tables and not rules.ignores_table(table):
+                comparison = _TableComparison(one, rules, table, two.tables[name])
+                comparison.run(found, limit or sys.maxsize)
         return found
 
 
@@ -139,42 +139,35 @@ class _TableComparison:
     the rowids of rows that differ; a row that only one file has is beside a NULL.
     """
 
-    def __init__(self, one: RuledDatabase, two: RuledDatabase, table: Table, other: Table) -> None:
-        self._database = one.database
-        self._execute = one.database.execute
+    def __init__(self, database: Database, rules: Rules, table: Table, other: Table) -> None:
+        self._database = database
+        self._execute = database.execute
         self._name = table.name
         self._columns = tuple(name for name in table.columns if other.has_column(name.lower()))
         # A temporary table has at least one column.
         self._cells = [f"c{number}" for number in range(max(1, len(self._columns)))]
-        has_key = one.has_key(table) and two.has_key(other) and table.key == other.key
+        has_key = table.key == other.key and not rules.ignores_key(table)
         self._key = table.key if has_key else ()
-        self._is_ordered = one.has_order(table) and two.has_order(other)
-        self._stage("before", one, table)
-        self._stage("after", two, other)
+        self._is_ordered = table.is_ordered and other.is_ordered and not rules.ignores_order(table)
+        self._stage("before", rules, table)
+        self._stage("after", rules, other)
 
     def run(self, found: Difference, limit: int) -> None:
         """Add how the rows differ."""
         expected, obtained = (_count(self._database, name) for name in ("before", "after"))
-        cells = [*self._cells, "reals"]
-        rows = [", ".join(f"{name}.{cell}" for cell in cells) for name in ("before", "after")]
-        differs = f"({rows[0]}) IS NOT ({rows[1]})"
-        if expected == obtained and not self._execute(
-            f"SELECT 1 FROM before JOIN after ON before.rowid = after.rowid WHERE {differs} LIMIT 1"
-        ):
-            return
         # A key with NULLs need not tell rows apart.
         keys = [f"c{self._columns.index(each)}" for each in self._key]
         if not keys or not self._match(keys):
             self._key = ()
-            self._match(cells)
-        self._pair(differs)
+            self._match([*self._cells, "reals"])
+        self._pair()
         ((gone, changed, added),) = self._execute(
             "SELECT count(*) FILTER (WHERE new IS NULL),"
             " count(*) FILTER (WHERE old IS NOT NULL AND new IS NOT NULL),"
             " count(*) FILTER (WHERE old IS NULL) FROM pair"
         )
         total = gone + changed + added
-        moved = self._find_moved() if (self._is_ordered if self._key else not total) else ""
+        moved = self._find_moved() if self._is_ordered and (self._key or not total) else ""
         if not total and not moved:
             return
         counts = {"gone": gone, "changed": changed, "added": added}
@@ -193,47 +186,45 @@ class _TableComparison:
         is_only_cells = changed == len(pairs) and not gone and not added and not moved
         found.add(f"{name}: {what}", lines, is_only_cells=is_only_cells)
 
-    def _stage(self, name: str, side: RuledDatabase, table: Table) -> None:
+    def _stage(self, name: str, rules: Rules, table: Table) -> None:
         """Copy rows into a temporary table without types and collations."""
         # The angle tells 0.0 from -0.0.
         reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in self._cells]
         marks = ", ".join(["','", *reals])
-        values = ", ".join(side.select_cell(table, column) for column in self._columns) or "NULL"
+        values = ", ".join(rules.select_cell(table, column) for column in self._columns) or "NULL"
         self._execute(f"DROP TABLE IF EXISTS {name}")
         self._execute(
             f"CREATE TEMP TABLE {name} ({', '.join(self._cells)}, reals AS (concat_ws({marks})))"
         )
-        source = side.select_from(table)
-        side.database.execute(f"INSERT INTO {name} SELECT {values} FROM {source}")
+        self._execute(f"INSERT INTO {name} SELECT {values} FROM {table.source}")
 
     def _match(self, cells: Sequence[str]) -> bool:
         """Match rows that have the same cells; return whether no side has two of the same.
 
         `matched` holds their rowids. `copy` tells apart the rows of one side that are the same.
         """
-        union = (
-            "SELECT 'before' AS side, rowid AS place, * FROM before"
-            " UNION ALL SELECT 'after', rowid, * FROM after"
-        )
-        numbered = (
-            f"SELECT side, place, dense_rank() OVER (ORDER BY {', '.join(cells)}) AS number"
-            f" FROM ({union})"
+        names = ", ".join(cells)
+        rows = (
+            f"SELECT 'before' AS side, rowid AS place, {names} FROM before"
+            f" UNION ALL SELECT 'after', rowid, {names} FROM after"
         )
         self._execute(
             "DROP TABLE IF EXISTS matched; CREATE TEMP TABLE matched AS SELECT copy,"
             " max(place) FILTER (WHERE side = 'before') AS old,"
             " max(place) FILTER (WHERE side = 'after') AS new FROM"
-            " (SELECT *, row_number() OVER (PARTITION BY side, number ORDER BY place) AS copy"
-            f" FROM ({numbered})) GROUP BY number, copy"
+            f" (SELECT *, row_number() OVER (PARTITION BY side, {names} ORDER BY place) AS copy"
+            f" FROM ({rows})) GROUP BY {names}, copy"
         )
         return not self._execute("SELECT 1 FROM matched WHERE copy > 1 LIMIT 1")
 
-    def _pair(self, differs: str) -> None:
+    def _pair(self) -> None:
         """Keep the pairs of rows that differ."""
+        cells = [*self._cells, "reals"]
+        rows = [", ".join(f"{name}.{cell}" for cell in cells) for name in ("before", "after")]
         self._execute(
             "DROP TABLE IF EXISTS pair; CREATE TEMP TABLE pair AS SELECT old, new FROM matched"
             " LEFT JOIN before ON before.rowid = old LEFT JOIN after ON after.rowid = new"
-            f" WHERE old IS NULL OR new IS NULL OR {differs}"
+            f" WHERE old IS NULL OR new IS NULL OR ({rows[0]}) IS NOT ({rows[1]})"
         )
         # Rows without a key are taken for changed ones if they stand in the same places.
         alone = "SELECT {0} FROM pair WHERE {0} IS NOT NULL EXCEPT SELECT {1} FROM pair"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -34,9 +34,7 @@ class Table:
     key: tuple[str, ...] = ()
     """The columns of the primary key."""
     is_ordered: bool = False
-    """Whether rows have an order of their own, which is not that of the key."""
-    is_clustered: bool = False
-    """Whether rows are stored sorted by a key that is not just a number."""
+    """Whether rows are stored in an order of their own: that of their rowids."""
 
     def has_column(self, column: str) -> bool:
         """Whether there is such a stored column; its name is in lower case."""
@@ -62,8 +60,8 @@ class Database:
                 self.connection = apsw.Connection(name, flags)
                 # The schema of a file must not run code here.
                 self.connection.execute("PRAGMA trusted_schema = OFF")
+                self.connection.create_scalar_function("regexp", _matches, 2, deterministic=True)
             self.encoding = str(self.connection.pragma("encoding"))
-            self._list = self._list_tables()
             self.tables = {table.name.lower(): table for table in self._load_tables()}
 
     def __enter__(self) -> Self:
@@ -86,8 +84,7 @@ class Database:
         found = self.execute(
             f"SELECT type, name, sql FROM {self.schema}.sqlite_schema WHERE sql IS NOT NULL"
         )
-        hidden = {name for name, kind, _ in self._list if kind == "hidden"}
-        return {(kind, name): sql for kind, name, sql in found if name not in hidden}
+        return {(kind, name): sql for kind, name, sql in found if name not in self._hidden}
 
     def read_rows(self, columns: Iterable[str], source: str) -> Iterator[Row]:
         """Read rows of SQL expressions.
@@ -116,32 +113,29 @@ class Database:
             return [str(error)]
         return [] if found == ["ok"] else found
 
-    def _list_tables(self) -> list[tuple[str, str, bool]]:
-        """List names, kinds, and whether there is no rowid.
+    def _load_tables(self) -> Iterator[Table]:
+        """Load all tables, and set `_hidden`, the names of those that only store another one.
 
-        A virtual table shows its rows, so the tables that it keeps them in are of the kind
-        `hidden`. One whose module is not available is left out instead.
+        A virtual table shows its rows, so the tables that it keeps them in are hidden. One whose
+        module is not available is left out instead.
         """
         listed = self.execute(
             "SELECT name, type, wr FROM pragma_table_list WHERE schema = ?"
             " AND type <> 'view' AND name <> 'sqlite_schema' ORDER BY name",
             (self.schema,),
         )
-        readable = [
-            name
-            for name, kind, _ in listed
-            if kind == "virtual" and self._is_readable(f"rowid, * FROM {self._quote(name)}")
-        ]
-        prefixes = tuple(f"{name}_" for name in readable)
-        return [
-            (name, "hidden" if kind == "shadow" and name.startswith(prefixes) else kind, bool(wr))
-            for name, kind, wr in listed
-            if kind != "virtual" or name in readable
-        ]
+        virtual = [name for name, kind, _ in listed if kind == "virtual" and self._can_read(name)]
+        prefixes = tuple(f"{name}_" for name in virtual)
+        self._hidden = {n for n, kind, _ in listed if kind == "shadow" and n.startswith(prefixes)}
+        for name, kind, without_rowid in listed:
+            if kind == "virtual" and name in virtual:
+                yield self._load_virtual(name)
+            elif kind != "virtual" and name not in self._hidden:
+                yield self._load_table(name, without_rowid=bool(without_rowid))
 
-    def _is_readable(self, selected: str) -> bool:
+    def _can_read(self, name: str) -> bool:
         try:
-            self.connection.execute(f"SELECT {selected} LIMIT 1").fetchall()
+            self.connection.execute(f"SELECT rowid, * FROM {self._quote(name)} LIMIT 1").fetchall()
         except (apsw.Error, UnicodeDecodeError):
             return False
         return True
@@ -149,49 +143,34 @@ class Database:
     def _quote(self, name: str) -> str:
         return f"{self.schema}.{quote_name(name)}"
 
-    def _load_tables(self) -> Iterator[Table]:
-        for name, kind, without_rowid in self._list:
-            if kind == "virtual":
-                yield from self._load_virtual(name)
-            elif kind != "hidden":
-                yield self._load_table(name, without_rowid=without_rowid)
-
     def _load_table(self, name: str, *, without_rowid: bool) -> Table:
         found = self.execute(
-            "SELECT name, upper(type), pk, hidden FROM pragma_table_xinfo(?, ?)",
-            (name, self.schema),
+            "SELECT name, pk, hidden FROM pragma_table_xinfo(?, ?)", (name, self.schema)
         )
-        key = tuple(column for _, column in sorted((pk, c) for c, _, pk, _ in found if pk))
-        is_rowid = [kind for _, kind, pk, _ in found if pk] == ["INTEGER"]
-        if name == COUNTERS:
-            key, is_rowid = ("name",), True
+        key = tuple(column for _, column in sorted((pk, name) for name, pk, _ in found if pk))
         return Table(
             name=name,
             # No index: it would sort the rows.
             source=f"{self._quote(name)} AS source NOT INDEXED",
-            columns=tuple(column for column, _, _, hidden in found if not hidden),
-            key=key,
-            is_ordered=not without_rowid and not is_rowid,
-            is_clustered=without_rowid,
+            columns=tuple(column for column, _, hidden in found if not hidden),
+            key=("name",) if name == COUNTERS else key,
+            is_ordered=not without_rowid and name != COUNTERS,
         )
 
-    def _load_virtual(self, name: str) -> Iterator[Table]:
-        """Load a virtual table; for a full-text index, also the terms that a search would find."""
+    def _load_virtual(self, name: str) -> Table:
         found = self.execute(
             "SELECT name FROM pragma_table_xinfo(?, ?) WHERE hidden = 0", (name, self.schema)
         )
         columns = (ROWID, *(column for (column,) in found))
-        source = f"{self._quote(name)} AS source"
-        yield Table(name=name, source=source, columns=columns, key=(ROWID,))
-        columns = ("term", "doc", "col", "offset")
-        terms = f"temp.{quote_name(f'{self.schema} {name} terms')}"
-        with suppress(apsw.Error):
-            self.connection.execute(
-                f"CREATE VIRTUAL TABLE {terms}"
-                f" USING fts5vocab('{self.schema}', {quote_name(name)}, 'instance')"
-            )
-            if self._is_readable(f"* FROM {terms}"):
-                yield Table(name=f"{name} terms", source=f"{terms} AS source", columns=columns)
+        return Table(
+            name=name, source=f"{self._quote(name)} AS source", columns=columns, key=(ROWID,)
+        )
+
+
+def _matches(*arguments: Cell) -> bool:
+    """Implement SQL's REGEXP, which SQLite leaves to the program."""
+    pattern, text = arguments
+    return re.fullmatch(str(pattern), str(text)) is not None
 
 
 def quote_name(name: str) -> str:

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -86,7 +86,6 @@ class SnapshotDb:
         path: str | os.PathLike[str] | None = None,
         *,
         ignore: Ignored = (),
-        replace: Mapping[str, str] | None = None,
     ) -> None:
         """Compare a whole file with the golden `name`: schema, every row, header, integrity.
 
@@ -95,15 +94,14 @@ class SnapshotDb:
 
         `ignore` names columns (`table.column`, `table.*`, and `table.rowid` for the order of rows).
         As a mapping, it gives each a path in the column's JSON, or a list of paths; `$` is the
-        whole value. `replace` numbers a column's values by a placeholder, the same for the same
-        value, also in another column with the same placeholder.
+        whole value.
         """
         __tracebackhide__ = True
         try:
             self._compare(
                 find_golden(self._test.path, _to_name(self._test.name) if name is None else name),
                 self.path if path is None else Path(path),
-                parse_rules(ignore, replace),
+                parse_rules(ignore),
             )
         except GoldenError as error:
             message = str(error)
@@ -126,7 +124,6 @@ class SnapshotDb:
 
     def _copy(self, name: str, build: Build | None) -> Path:
         golden = find_golden(self._test.path, name)
-        self._adopt(golden)
         if build is not None and self._session.may_write(golden):
             self._session.rebuild(golden, build, self._test.nodeid)
         if not golden.exists():
@@ -142,7 +139,6 @@ class SnapshotDb:
         with tempfile.TemporaryDirectory(prefix="snapshot-db-compare-") as folder:
             obtained = Path(folder) / "obtained.db"
             mode = copy_database(path, obtained)
-            self._adopt(golden)
             if self._session.may_write(golden):
                 self._session.write(golden, obtained, mode, self._test.nodeid, rules=rules)
             if not golden.exists():
@@ -153,16 +149,6 @@ class SnapshotDb:
                 raise self._report_difference(golden, found, obtained)
         golden.remove_obtained()
         self._session.record_use(golden, self._test.nodeid)
-
-    def _adopt(self, golden: Golden) -> None:
-        """Adopt a file without a manifest, which was put there by hand, if the run may write it."""
-        if golden.path.exists() and not golden.manifest_path.exists():
-            if not self._session.may_write(golden):
-                raise GoldenError(
-                    f"{self._shorten(golden.path)} has no manifest yet. To take it as it is:\n"
-                    f"  {self._command} --snapshot-db-update-only=new"
-                )
-            self._session.adopt(golden, self._test.nodeid)
 
     def _find_free_path(self, name: str) -> Path:
         if self._folder is None:
@@ -200,7 +186,7 @@ class SnapshotDb:
             lines += ["Make it, look at it, and commit it:"]
             lines += [f"  {self._command} --snapshot-db-update-only=new"]
         else:
-            lines += ["Nothing says how to make it: give a build=, or put a database file there."]
+            lines += ["Nothing says how to make it: give a build=."]
         return GoldenError("\n".join(lines))
 
     def _report_difference(self, golden: Golden, found: Difference, obtained: Path) -> GoldenError:

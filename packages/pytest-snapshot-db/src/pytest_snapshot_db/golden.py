@@ -78,8 +78,13 @@ class Golden:
         return self.folder / f"{self.name}{OBTAINED}.db"
 
     def exists(self) -> bool:
-        """Whether it was written."""
-        return self.path.exists() and self.manifest_path.exists()
+        """Whether it was written; raise GoldenError for a file that was put there by hand."""
+        if self.path.exists() and not self.manifest_path.exists():
+            raise GoldenError(
+                f"{self.path} has no manifest, so it is not a golden. It was not changed. To make a"
+                " golden of a file, move it elsewhere, and let build= copy it"
+            )
+        return self.path.exists()
 
     @contextmanager
     def lock(self, *, exclusive: bool = False) -> Iterator[None]:
@@ -132,7 +137,7 @@ class Golden:
     def replace(self, fresh: Path, manifest: Manifest) -> None:
         """Replace the golden, which is locked, by a file on the same file system."""
         fresh.chmod(0o644)
-        # The manifest first: a database without one was put there by hand.
+        # The manifest first: a database without one is refused.
         self.replace_manifest(manifest)
         fresh.replace(self.path)
         self.remove_obtained()

@@ -1,17 +1,17 @@
-"""What a comparison leaves out, and which values it takes for one another.
+"""What a comparison leaves out.
 
 `ignore={"snapshot.taken_at"}` leaves a column out; `ignore={"entry.payload": "$.meta.ts"}` leaves a
-part of its JSON out. `replace={"snapshot.id": "<id>", "note.snapshot": "<id>"}` numbers the values
-of columns in the order in which they first appear, so it is still seen whether two are the same.
+part of its JSON out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
-from pytest_snapshot_db.database import ROWID, Cell, Database, Table, quote_name, quote_text
+from pytest_snapshot_db.database import ROWID, Database, Table, quote_name, quote_text
 from pytest_snapshot_db.errors import GoldenError
 
 Ignored = Collection[str] | Mapping[str, str | Collection[str]]
@@ -34,27 +34,56 @@ _WITHOUT_PATHS = """(WITH RECURSIVE
  FROM rest ORDER BY number DESC LIMIT 1)"""
 
 
-class Rules(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rules:
     """The rules by table and column, in lower case."""
 
-    ignore: Mapping[Column, str] = {}
+    ignore: Mapping[Column, str] = field(default_factory=dict)
     """A regular expression of the JSON paths that are left out, or WHOLE for the whole column."""
-    replace: Mapping[Column, str] = {}
-    """Placeholders."""
+
+    def ignores_table(self, table: Table) -> bool:
+        """Whether the whole table is ignored."""
+        return (table.name.lower(), EVERY) in self.ignore
+
+    def ignores_order(self, table: Table) -> bool:
+        """Whether the order of the rows is ignored."""
+        return (table.name.lower(), ROWID) in self.ignore
+
+    def ignores_key(self, table: Table) -> bool:
+        """Whether a column of the primary key is ignored."""
+        return any(self.ignore.get((table.name.lower(), c.lower())) == WHOLE for c in table.key)
+
+    def select_cell(self, table: Table, column: str) -> str:
+        """Return the SQL expression of a column's values without what is ignored."""
+        cell = f"source.{quote_name(column)}"
+        pattern = self.ignore.get((table.name.lower(), column.lower()))
+        if pattern is None:
+            return cell
+        if pattern == WHOLE:
+            return quote_text(IGNORED)
+        return _WITHOUT_PATHS.format(cell=cell, pattern=quote_text(pattern))
+
+    def check(self, one: Database, two: Database) -> None:
+        """Refuse a name that neither file has, and a JSON path for a column without JSON."""
+        for (table, column), pattern in self.ignore.items():
+            found = [db.tables[table] for db in (one, two) if table in db.tables]
+            if not found:
+                tables = ", ".join(sorted({*one.tables, *two.tables})) or "none"
+                raise GoldenError(f"a rule names the table {table!r}; there are: {tables}")
+            if column not in (EVERY, ROWID) and not any(each.has_column(column) for each in found):
+                columns = ", ".join(found[0].columns)
+                raise GoldenError(f"a rule names {table}.{column}; {table} has: {columns}")
+            if pattern != WHOLE:
+                _check_json(one, table, column)
+                _check_json(two, table, column)
 
 
-def parse_rules(ignore: Ignored = (), replace: Mapping[str, str] | None = None) -> Rules:
+def parse_rules(ignore: Ignored = ()) -> Rules:
     """Parse names such as `table.column`; raise GoldenError for what cannot be a rule."""
     if isinstance(ignore, str):
         raise GoldenError(f"ignore takes a set of names: {{{ignore!r}}}, not {ignore!r}")
-    for name, by in (replace or {}).items():
-        if not isinstance(by, str) or not by:
-            raise GoldenError(f"replace[{name!r}] is a placeholder such as '<id>', not {by!r}")
     paths = ignore if isinstance(ignore, Mapping) else dict.fromkeys(ignore, WHOLE)
-    return Rules(
-        {_parse_column(name): _parse_paths(name, given) for name, given in paths.items()},
-        {_parse_column(name): by for name, by in (replace or {}).items()},
-    )
+    return Rules({_parse_column(name): _parse_paths(name, given) for name, given in paths.items()})
 
 
 def _parse_column(name: str) -> Column:
@@ -94,21 +123,6 @@ def _to_pattern(step: re.Match[str]) -> str:
     return rf'\.(?:{name}|"{name}")'
 
 
-def check_rules(rules: Rules, one: Database, two: Database) -> None:
-    """Refuse a name that neither file has, and a JSON path for a column without JSON."""
-    for table, column in (*rules.ignore, *rules.replace):
-        found = [db.tables[table] for db in (one, two) if table in db.tables]
-        if not found:
-            tables = ", ".join(sorted({*one.tables, *two.tables})) or "none"
-            raise GoldenError(f"a rule names the table {table!r}; there are: {tables}")
-        if column not in (EVERY, ROWID) and not any(each.has_column(column) for each in found):
-            columns = ", ".join(found[0].columns)
-            raise GoldenError(f"a rule names {table}.{column}; {table} has: {columns}")
-        if rules.ignore.get((table, column), WHOLE) != WHOLE:
-            _check_json(one, table, column)
-            _check_json(two, table, column)
-
-
 def _check_json(database: Database, name: str, column: str) -> None:
     table = database.tables.get(name)
     if column in (EVERY, ROWID):
@@ -123,87 +137,3 @@ def _check_json(database: Database, name: str, column: str) -> None:
             f"a rule names a JSON path in {name}.{column}, which holds {ascii(value)[:60]}:"
             " that is not JSON"
         )
-
-
-class RuledDatabase:
-    """A database as its rules let it be seen: SQL expressions for its columns."""
-
-    def __init__(self, database: Database, rules: Rules) -> None:
-        self.database = database
-        self._ignore = rules.ignore
-        self._replace = rules.replace
-        database.connection.create_scalar_function("regexp", _matches, 2, deterministic=True)
-        for placeholder in {*self._replace.values()}:
-            # What is NULL or has a number already is left out by INSERT OR IGNORE.
-            database.execute(
-                f"CREATE TABLE {self._name_numbers(placeholder)}"
-                " (value NOT NULL, kind, UNIQUE (value, kind))"
-            )
-        for (name, column), placeholder in self._replace.items():
-            table = database.tables.get(name)
-            if table is not None and table.has_column(column):
-                cell = quote_name(column)
-                database.execute(
-                    f"INSERT OR IGNORE INTO {self._name_numbers(placeholder)}"
-                    f" SELECT {cell}, typeof({cell}) FROM {self.select_from(table)}"
-                )
-
-    def _name_numbers(self, placeholder: str) -> str:
-        """Name the temporary table that numbers values by its rowids."""
-        return f"temp.{quote_name(f'{self.database.schema} {placeholder}')}"
-
-    def is_left_out(self, table: Table) -> bool:
-        """Whether the whole table is ignored."""
-        return (table.name.lower(), EVERY) in self._ignore
-
-    def has_key(self, table: Table) -> bool:
-        """Whether the rules leave the primary key as it is."""
-        return bool(table.key) and not any(self._is_hidden(table, each) for each in table.key)
-
-    def has_order(self, table: Table) -> bool:
-        """Whether the order of the rows counts."""
-        return table.is_ordered and (table.name.lower(), ROWID) not in self._ignore
-
-    def _is_hidden(self, table: Table, column: str) -> bool:
-        name = (table.name.lower(), column.lower())
-        return self._ignore.get(name) == WHOLE or name in self._replace
-
-    def select_cell(self, table: Table, column: str) -> str:
-        """Return the SQL expression of a column's values as the rules let them be seen."""
-        name = (table.name.lower(), column.lower())
-        cell = f"source.{quote_name(column)}"
-        if pattern := self._ignore.get(name):
-            if pattern == WHOLE:
-                return quote_text(IGNORED)
-            return _WITHOUT_PATHS.format(cell=cell, pattern=quote_text(pattern))
-        if placeholder := self._replace.get(name):
-            stem, end = placeholder.removesuffix(">"), ">" if placeholder.endswith(">") else ""
-            return (
-                f"(SELECT {quote_text(stem + ' ')} || rowid || {quote_text(end)}"
-                f" FROM {self._name_numbers(placeholder)}"
-                f" WHERE value = {cell} AND kind = typeof({cell}))"
-            )
-        return cell
-
-    def select_from(self, table: Table) -> str:
-        """Return the SQL that reads rows in their order.
-
-        Where that order comes from values that the rules hide, rows are sorted by the others.
-        """
-        # Numbers that are assigned in turn keep the order of their rows.
-        needs_order = table.is_clustered or (table.is_ordered and not self.has_order(table))
-        if self.has_key(table) or not needs_order:
-            return table.source
-        cells = [
-            self.select_cell(table, column)
-            for column in table.columns
-            if not self._is_hidden(table, column)
-        ]
-        terms = [f"typeof({cell}), {cell} COLLATE BINARY" for cell in cells] or ["NULL"]
-        return f"{table.source} ORDER BY {', '.join(terms)}"
-
-
-def _matches(*arguments: Cell) -> bool:
-    """Implement SQL's REGEXP."""
-    pattern, text = arguments
-    return re.fullmatch(str(pattern), str(text)) is not None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_snapshot_db.compare import compare_files
-from pytest_snapshot_db.copy_live import SIDE_FILES, copy_database, read_journal_mode
+from pytest_snapshot_db.copy_live import copy_database
 from pytest_snapshot_db.database import Database
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.golden import (
@@ -79,21 +79,6 @@ class Session:
         line = json.dumps({"kind": kind, "golden": str(path), "test": test, **more})
         with (self.folder / f"{self.worker}.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-
-    def adopt(self, golden: Golden, test: str) -> None:
-        """Make a golden of the file that somebody put in its place; the file is not changed."""
-        with golden.lock(exclusive=True):
-            if golden.exists():
-                return
-            beside = [Path(f"{golden.path}{end}") for end in SIDE_FILES]
-            if left := " and ".join(path.name for path in beside if path.exists()):
-                raise GoldenError(
-                    f"{golden.path} has {left} beside it: close whoever has it open, or merge them"
-                    f" first (sqlite3 {golden.path} 'PRAGMA wal_checkpoint(TRUNCATE)')"
-                )
-            mode = read_journal_mode(golden.path)
-            golden.replace_manifest(build_manifest(golden.path, journal_mode=mode))
-            self._record_write("new", golden, test, "taken as it was")
 
     def rebuild(self, golden: Golden, build: Build, test: str) -> None:
         """Build a golden again, once in each process; write it if it is missing or differs."""
