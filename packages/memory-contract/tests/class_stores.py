@@ -386,9 +386,6 @@ class ClearsAll(Kept):
     def clear(self):
         self.run("DELETE FROM said")
 
-    def clear_session(self, session_id):
-        self.forget(session_id)
-
 
 class ClearsIfSure(Kept):
     def clear(self, sure: bool = False):
@@ -412,18 +409,13 @@ class PopsMany(Kept):
         return taken
 
 
-class PopsAsMany(PopsMany):
-    def pop(self, session_id, count):
-        return super().pop(session_id, count)
-
-
 class PopRaises(PopsMany):
     def pop(self, session_id):
         return super().pop(session_id).pop()
 
 
 class ClearRaises(Kept):
-    def delete_session(self, session_id):
+    def clear(self, session_id):
         if not self.kept(session_id):
             raise KeyError(session_id)
         self.forget(session_id)
@@ -453,9 +445,9 @@ class ListsRows(Kept):
         return self.run("SELECT session, count(*) FROM said GROUP BY session")
 
 
-class SessionsAreNoMethod(Kept):
+class NamesAreNoMethods(Kept):
     @property
-    def sessions(self):
+    def clear(self):
         raise AssertionError("nobody asked")
 
     pop = {}  # noqa: RUF012 -- an attribute by a known name
@@ -463,12 +455,14 @@ class SessionsAreNoMethod(Kept):
 
 
 class Snapshots(Kept):
-    def save_snapshot(self, session_id, name):
+    def save_snapshot(self, session_id):
+        name = len(self.run("SELECT id FROM said"))
         self.run(
             "INSERT INTO said (session, j) SELECT ?, j FROM said WHERE session = ?",
             f"{session_id}/{name}",
             session_id,
         )
+        return name
 
     def rollback_to_snapshot(self, session_id, name):
         self.forget(session_id)

@@ -22,12 +22,7 @@ def without(report: Report, keep) -> Report:
 def test_who_passes_everything_has_the_highest_gate_that_has_cases():
     badge = badge_of(whole())
     assert badge.gate == HIGHEST
-    assert badge.endpoint == {
-        "schemaVersion": 1,
-        "label": f"memory contract {badge.contract}",
-        "message": HIGHEST,
-        "color": "brightgreen",
-    }
+    assert badge.message == HIGHEST
     assert badge.line.startswith(f"memory contract {badge.contract}: {HIGHEST} · ")
 
 
@@ -35,7 +30,6 @@ def test_who_passes_everything_has_the_highest_gate_that_has_cases():
 def test_one_case_in_doubt_stops_at_the_gate_below(verdict):
     badge = badge_of(whole(ttl_ends_everything=verdict))
     assert badge.gate == "edges"
-    assert badge.endpoint["color"] == ("yellow" if verdict == "FAIL" else "brightgreen")
 
 
 @pytest.mark.parametrize("gate", GATES_WITH_CASES)
@@ -84,10 +78,9 @@ def test_what_is_not_claimed_is_neutral():
 def test_deviations_stand_on_the_badge():
     badge = badge_of(whole(append_storm="DEVIATION"))
     assert badge.message == f"{HIGHEST}, 1 deviation"
-    assert badge.endpoint["color"] == "yellow"
 
 
 def test_a_store_that_fails_at_the_first_gate_has_none():
     badge = badge_of(whole(sequential="FAIL"))
-    assert (badge.gate, badge.message, badge.endpoint["color"]) == (None, "failing", "red")
+    assert (badge.gate, badge.message) == (None, "failing")
     assert badge_of(every_verdict()).gate is None

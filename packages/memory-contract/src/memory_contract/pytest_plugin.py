@@ -51,13 +51,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " --contract names none.",
         default="",
     )
-    parser.addini(
-        "contract_targets",
-        "Stores that the header of a trace may name, one in each line. A trace that names any other"
-        " module or server is not replayed.",
-        type="linelist",
-        default=[],
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -113,7 +113,7 @@ def _add_store(parser: Parser) -> None:
         default="concurrent",
         metavar="LEVEL",
         help="sequential: one call at a time; concurrent: with the overlaps of the trace; faults:"
-        " also with its kills, cancelled calls and lost replies.",
+        " also with its kills and cancelled calls.",
     )
     add_seed(parser)
     parser.add_argument(
@@ -204,7 +204,7 @@ def shrink(arguments: Namespace) -> int:
     written = ""
     if failed:
         with _reading():
-            write_small_trace(place, found.trace, store=store, level=level)
+            write_small_trace(place, found.trace)
         written = _tested(arguments.write_test, found.trace, store, level)
     if arguments.as_json:
         print(json.dumps(_shrunk(found, place if failed else None), indent=2))

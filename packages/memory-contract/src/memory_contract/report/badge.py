@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
 
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import GATES, Gate
 from memory_contract.report.text import counted
 from memory_contract.results import SILENT, Report
-
-# The form of a badge endpoint that badge services read.
-_ENDPOINT_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +43,6 @@ class Badge:
         if self.gate is not None:
             parts += [f"{self.passed} passed", f"{self.not_claimed} not claimed"]
         return " · ".join(parts)
-
-    @property
-    def endpoint(self) -> dict[str, Any]:
-        """What a badge service asks for."""
-        if self.gate is None:
-            color = "red" if self.failed else "lightgrey"
-        else:
-            color = "yellow" if self.failed or self.deviations else "brightgreen"
-        return {
-            "schemaVersion": _ENDPOINT_VERSION,
-            "label": f"memory contract {self.contract}",
-            "message": self.message,
-            "color": color,
-        }
 
 
 def badge_of(report: Report) -> Badge:

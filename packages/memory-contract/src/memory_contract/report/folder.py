@@ -8,7 +8,6 @@ from pathlib import Path
 
 from memory_contract.history import write_history
 from memory_contract.report.as_json import to_json
-from memory_contract.report.badge import badge_of
 from memory_contract.report.junit import to_junit
 from memory_contract.report.page import to_page
 from memory_contract.report.text import slug
@@ -22,14 +21,13 @@ class ReportFiles:
     json: Path
     page: Path
     junit: Path
-    badge: Path
     # The histories of the cases that failed, by the case's id.
     failures: dict[str, Path]
 
     @property
     def paths(self) -> list[Path]:
         """All of them."""
-        return [self.json, self.page, self.junit, self.badge, *self.failures.values()]
+        return [self.json, self.page, self.junit, *self.failures.values()]
 
 
 def write_report(report: Report, folder: str | Path) -> ReportFiles:
@@ -40,7 +38,6 @@ def write_report(report: Report, folder: str | Path) -> ReportFiles:
         json=place / "report.json",
         page=place / "report.html",
         junit=place / "junit.xml",
-        badge=place / "badge.json",
         failures=_write_failures(report, place / "failures"),
     )
     # ASCII: a session's id may hold what UTF-8 cannot.
@@ -48,7 +45,6 @@ def write_report(report: Report, folder: str | Path) -> ReportFiles:
     _write(written.page, to_page(report))
     declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
     _write(written.junit, declaration + to_junit(report))
-    _write(written.badge, json.dumps(badge_of(report).endpoint, indent=2) + "\n")
     return written
 
 

@@ -30,7 +30,12 @@ from memory_contract.errors import TargetError
 from memory_contract.handles import Loop, close, open_handle
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, OpenStore, write_factory
-from memory_contract.targets.simple_stores import METHOD_NAMES, Offer, SimpleHandle, find_offers
+from memory_contract.targets.simple_stores import (
+    METHODS,
+    SimpleHandle,
+    find_method,
+    takes_arguments,
+)
 from memory_contract.targets.vocabulary import Sessions, Vocabulary
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
@@ -73,7 +78,7 @@ class Findings:
     opener: OpenStore
     reach: Reach
     attempts: dict[Flavour, ProbeAttempt] = field(default_factory=dict)
-    offers: dict[str, Offer] = field(default_factory=dict)
+    offers: set[Capability] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     # What is said of the store, in place of what is found.
     claims: Mapping[str, Any] = field(default_factory=dict)
@@ -95,16 +100,15 @@ class Findings:
         claims = {**vocabulary.claims, **self.claims}
         notes = (*vocabulary.claims.get("notes", ()), *self.notes, *self.claims.get("notes", ()))
         missing = {name for each in self.attempts.values() for name in each.missing}
-        capabilities = set(claims.pop("capabilities", ())) - missing | set(self.offers)
+        capabilities = set(claims.pop("capabilities", ())) - missing | self.offers
         # A handle that holds all the data can only be shared by threads.
         attempts = [each for each in self.attempts.values() if each.works]
         shareable = bool(attempts) and all(each.other_threads for each in attempts)
         safe = self.reach == "handle" and self.is_simple and shareable
         shared = any(each.shared for each in self.attempts.values())
         keep = shared or (self.reach == "handle" and not self.is_simple)
-        options = dict(self.opener.options) | ({"offers": self.offers} if self.is_simple else {})
         openers = {
-            flavour: replace(self.opener, awaited=flavour == "async", keep=keep, options=options)
+            flavour: replace(self.opener, awaited=flavour == "async", keep=keep)
             for flavour in self.flavours
         }
         found = {
@@ -378,38 +382,30 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
     flavour = findings.flavours[0]
     loop = Loop() if flavour == "async" else None
     handle = open_handle(findings.build("probe"), next(folders), flavour, loop)
-    store = handle.inner.store
     pairs = bool(findings.opener.vocabulary.claims.get("pairs"))
-    for capability in METHOD_NAMES:
-        if pairs and capability in _NOT_OF_TURNS:
+    for capability, (name, *_) in METHODS.items():
+        method = find_method(handle.inner.store, capability)
+        if method is None or (pairs and capability in _NOT_OF_TURNS):
             continue
-        reasons = []
-        for offer in find_offers(store, capability):
-            reason = _try_offer(findings, capability, offer, next(folders))
-            if not reason:
-                findings.offers[capability] = offer
-                break
-            reasons.append(f"not claimed: {capability} ({offer.method} {reason})")
-        if capability not in findings.offers:
-            findings.notes += reasons[:1] or _note_unusable(store, capability)
+        reason = "takes something else"
+        if takes_arguments(method, capability):
+            reason = _try_offer(findings, capability, next(folders))
+        if reason:
+            findings.notes.append(f"not claimed: {capability} ({name} {reason})")
+        else:
+            findings.offers.add(capability)
     _close_all([handle], loop)
 
 
-def _note_unusable(store: Any, capability: Capability) -> list[str]:
-    names = METHOD_NAMES[capability]
-    found = [name for name in names if inspect.isroutine(getattr(type(store), name, None))]
-    return [f"not claimed: {capability} ({name} takes something else)" for name in found[:1]]
-
-
-def _try_offer(findings: Findings, capability: Capability, offer: Offer, workspace: Path) -> str:
-    """Why an offer cannot be claimed; nothing if it works, tried once."""
+def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> str:
+    """Why a capability cannot be claimed; nothing if it works, tried once."""
     from memory_contract.case_context import CaseContext  # noqa: PLC0415
     from memory_contract.cases.capabilities import ALSO, TRIALS  # noqa: PLC0415
 
     if lacking := [other for other in ALSO.get(capability, ()) if other not in findings.offers]:
         return f"is of no use without {lacking[0]}"
     flavour = findings.flavours[0]
-    tried = replace(findings, offers={**findings.offers, capability: offer})
+    tried = replace(findings, offers={*findings.offers, capability})
     adapter = tried.build("probe")
     context = CaseContext(
         adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None

@@ -2,15 +2,13 @@
 
 The message style is `get_history` with `add_messages(session_id, messages)`,
 `add_message(session_id, message)` or `add_message(session_id, role, content)`. Other methods are
-used if they have a name that the kit knows and do what it says.
+used if they are called as in `METHODS` and do what their names say.
 """
 
 from __future__ import annotations
 
 import inspect
-import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from memory_contract.adapter import Capability, Message, Refused
@@ -25,122 +23,76 @@ from memory_contract.targets.simple_messages import (
 )
 from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-# The methods that may offer a capability, the likeliest first.
-METHOD_NAMES: Final[dict[Capability, tuple[str, ...]]] = {
-    "pop": ("pop", "pop_message", "pop_item"),
-    "trim": ("trim", "trim_history"),
-    "clear": ("clear", "clear_session", "clear_history", "delete_session"),
-    "snapshot": ("save_snapshot",),
-    "rollback": ("rollback_to_snapshot",),
-    "fork": ("fork",),
-    "list": ("list_sessions", "sessions"),
+# The method that offers a capability, and what it is called with.
+METHODS: Final[dict[Capability, tuple[str, ...]]] = {
+    "pop": ("pop", "session"),
+    "trim": ("trim", "session", "keep"),
+    "clear": ("clear", "session"),
+    "snapshot": ("save_snapshot", "session"),
+    "rollback": ("rollback_to_snapshot", "session", "snapshot"),
+    "fork": ("fork", "session", "target"),
+    "list": ("list_sessions",),
 }
-# A second parameter of one of these names says how many messages to keep or to take.
-_COUNT_NAMES: Final = frozenset(
-    {"keep", "keep_last", "n", "last", "limit", "max_messages", "max_len", "size", "count"}
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A method that offers a capability, and the parameter that it takes beside the session."""
-
-    method: str
-    parameter: str = ""
-
-
-def find_offers(store: Any, capability: Capability) -> list[Offer]:
-    """The methods of an instance that can be called for a capability."""
-    found = []
-    for name in METHOD_NAMES[capability]:
-        # A property is not evaluated to see what it is.
-        static = inspect.getattr_static(type(store), name, None)
-        method = None if isinstance(static, property) else getattr(store, name, None)
-        if callable(method) and not isinstance(method, type):
-            offer = _read_offer(capability, name, method)
-            found += [offer] if offer is not None else []
-    return found
+def find_method(store: Any, capability: Capability) -> Callable[..., Any] | None:
+    """The method of an instance that is named after a capability."""
+    name = METHODS[capability][0]
+    # A property is not evaluated to see what it is.
+    static = inspect.getattr_static(type(store), name, None)
+    method = None if isinstance(static, property) else getattr(store, name, None)
+    return method if callable(method) and not isinstance(method, type) else None
 
 
-def _read_offer(capability: Capability, name: str, method: Callable[..., Any]) -> Offer | None:
-    """The offer that a method makes, if it takes what the kit passes."""
+def takes_arguments(method: Callable[..., Any], capability: Capability) -> bool:
+    """Whether a method can be called as the kit calls it."""
+    arguments = METHODS[capability][1:]
     try:
         signature = inspect.signature(method)
+        signature.bind(*arguments)
     except (TypeError, ValueError):
-        return None
-    parameters = list(signature.parameters.values())
-    if capability != "list" and any(map(_is_option, parameters[:1])):
-        return None
-    others = parameters[1:]
-    count = next((each.name for each in others if each.name in _COUNT_NAMES), "")
-    beside = {"trim": count, "pop": count, "snapshot": others[0].name if others else ""}
-    arguments = {"list": (), "rollback": ("", ""), "fork": ("", "")}.get(capability, ("",))
-    if capability != "trim" and _can_bind(signature, *arguments):
-        return Offer(name)
-    parameter = beside.get(capability, "")
-    if parameter and _can_bind(signature, "", **{parameter: 1}):
-        return Offer(name, parameter)
-    return None
-
-
-def _can_bind(signature: inspect.Signature, *arguments: Any, **options: Any) -> bool:
-    try:
-        signature.bind(*arguments, **options)
-    except TypeError:
         return False
-    return True
-
-
-def _is_option(parameter: inspect.Parameter) -> bool:
-    """Whether a first parameter cannot be a session: it is a number or a switch."""
-    return isinstance(parameter.default, int | float) or parameter.annotation in (bool, "bool")
+    # What may be left out is a switch, and no session: `clear(everything=False)`.
+    required = [each.default is each.empty for each in signature.parameters.values()]
+    return all(required[: len(arguments)])
 
 
 class SimpleHandle(StoreHandle):
-    """What both styles share: further methods by known names."""
+    """What both styles share: the further methods of `METHODS`."""
 
-    def __init__(
-        self, store: Any, *, awaited: bool, offers: Mapping[str, Offer] | None = None
-    ) -> None:
+    def __init__(self, store: Any, *, awaited: bool) -> None:
         super().__init__(store, awaited=awaited)
-        self._offers = offers or {}
         self.exchanged: Any = None
 
     def _exchange(self, value: Any) -> Any:
         self.exchanged = value
         return value
 
-    async def _call(self, capability: str, *arguments: Any, beside: Any = None) -> Any:
-        if capability not in self._offers:
-            raise NotImplementedError(f"it does not offer {capability}")
-        offer = self._offers[capability]
-        options = {offer.parameter: beside} if offer.parameter else {}
-        return await self.settle(getattr(self.store, offer.method)(*arguments, **options))
+    async def _call(self, capability: Capability, *arguments: Any) -> Any:
+        return await self.settle(getattr(self.store, METHODS[capability][0])(*arguments))
+
+    async def _change(self, capability: Capability, *arguments: Any) -> None:
+        try:
+            await self._call(capability, *arguments)
+        except LookupError as error:
+            raise Refused(format_error(error)) from error
 
     async def pop(self, session: str) -> Any:
         try:
-            return message_from_pop(await self._call("pop", session, beside=1))
+            return message_from_pop(await self._call("pop", session))
         except LookupError:
             # As `list.pop` does, many stores raise if there is nothing to take.
             return None
 
     async def trim(self, session: str, keep: int) -> None:
-        await self._change("trim", session, beside=keep)
+        await self._change("trim", session, keep)
 
     async def clear(self, session: str) -> None:
         await self._change("clear", session)
 
-    async def _change(self, capability: str, session: str, *, beside: Any = None) -> None:
-        try:
-            await self._call(capability, session, beside=beside)
-        except LookupError as error:
-            raise Refused(format_error(error)) from error
-
     async def snapshot(self, session: str) -> Any:
-        """Take a snapshot; its id, or the name that it was given."""
-        name = uuid.uuid4().hex
-        answer = await self._call("snapshot", session, beside=name)
-        return name if self._offers["snapshot"].parameter else getattr(answer, "id", answer)
+        answer = await self._call("snapshot", session)
+        return getattr(answer, "id", answer)
 
     async def rollback(self, session: str, snapshot: Any) -> None:
         await self._call("rollback", session, snapshot)

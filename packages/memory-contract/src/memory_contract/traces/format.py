@@ -37,7 +37,7 @@ BY_ID: Final = "i"
 # Stands between the hash of an entry and those of its other fields.
 FIELD: Final = "+"
 
-Contents = Literal["hashed", "cut", "kept"]
+Contents = Literal["hashed", "kept"]
 # How the operations of a trace ran side by side, where that is known.
 WorkerKind = Literal["threads", "tasks", "processes"]
 # How closely a trace is replayed: one call at a time, with its overlaps, or with its faults too.
@@ -65,9 +65,6 @@ class TraceHeader:
     ttl_late_s: Seconds = 1.0
     ttl_refreshed_by: TtlRefresh = "append"
     workers: WorkerKind | None = None
-    # The store that the trace is to be held against, where somebody said so.
-    store: str = ""
-    level: ReplayLevel = "concurrent"
     # Whether lines that were written before this one were removed to make room.
     continued: bool = False
 

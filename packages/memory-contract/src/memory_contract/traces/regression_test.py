@@ -69,7 +69,7 @@ def write_test(
         if place.exists():
             raise HistoryError(f"{place} is there already: nothing was written")
     test.parent.mkdir(parents=True, exist_ok=True)
-    write_small_trace(beside, trace, store=store, level=level)
+    write_small_trace(beside, trace)
     explanation = judge_lines(trace.lines, trace.metadata)
     secret = has_password(store)
     options = [f"times={times}"] if level == "concurrent" else [f"level={level!r}, times={times}"]

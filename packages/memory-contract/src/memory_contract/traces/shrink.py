@@ -16,7 +16,6 @@ from typing import Final
 
 from memory_contract.adapter import Adapter
 from memory_contract.checker.shrink import minimize
-from memory_contract.redaction import has_password
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.history_builder import merge_announced
@@ -164,10 +163,8 @@ def _build_observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTra
     return LoadedTrace(lines=tuple(seen), metadata=metadata, names=replay.found)
 
 
-def write_small_trace(
-    path: str | Path, trace: LoadedTrace, *, store: str = "", level: ReplayLevel = "concurrent"
-) -> None:
-    """Write a small trace, which says against which store it is to be held, and how."""
+def write_small_trace(path: str | Path, trace: LoadedTrace) -> None:
+    """Write a small trace, from its first operation on."""
     metadata = trace.metadata
     began = min((line.invoke_ns for line in trace.lines), default=0)
     lines = [shift_times(line, -began) for line in trace.lines if isinstance(line, TraceOperation)]
@@ -179,8 +176,5 @@ def write_small_trace(
         ttl_late_s=metadata.ttl_late_s,
         ttl_refreshed_by=metadata.ttl_refreshed_by,
         workers=metadata.workers,
-        # A URL with a password is in no file: whoever runs the trace names the store.
-        store="" if has_password(store) else store,
-        level=level,
     )
     write_trace(path, header, lines)

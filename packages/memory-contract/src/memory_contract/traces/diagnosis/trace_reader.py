@@ -17,7 +17,6 @@ from typing import Final
 from memory_contract.checker.events import FOREVER
 from memory_contract.traces.format import (
     DroppedLines,
-    ReplayLevel,
     TraceCall,
     TraceEnd,
     TraceHeader,
@@ -65,8 +64,6 @@ class TraceMetadata:
     ttl_late_s: float = 0.0
     ttl_refreshed_by: TtlRefresh = "append"
     workers: WorkerKind | None = None
-    store: str = ""
-    level: ReplayLevel = "concurrent"
     # Times of one boot of one machine can be compared, and no others.
     boots: set[str] = field(default_factory=set)
     # Sessions that may hold what a fork brought.
@@ -101,8 +98,6 @@ class TraceMetadata:
         self.ttl_late_s = max(self.ttl_late_s, header.ttl_late_s)
         self.ttl_refreshed_by = header.ttl_refreshed_by
         self.workers = self.workers or header.workers
-        self.store = self.store or header.store
-        self.level = header.level
         self.boots.add(header.boot)
         begun = (header.monotonic_ns, header.continued)
         self.begun[header.pid] = min(begun, self.begun.get(header.pid, begun))

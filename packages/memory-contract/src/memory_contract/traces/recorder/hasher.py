@@ -19,8 +19,6 @@ from memory_contract.traces.format import BY_ID, FIELD, Contents
 # Two texts share twelve digits once in a trillion; they then count as one text said twice, which
 # accuses nobody.
 DIGEST_BYTES: Final = 6
-# How much of a text the policy `cut` keeps.
-CUT_CHARACTERS: Final = 80
 HIDDEN: Final = "[secret]"
 # Credentials: keys of providers, tokens, passwords in a URL or after their name, private keys, and
 # the digits of a card.
@@ -40,22 +38,20 @@ _NOTHING: Final[tuple[Any, ...]] = (None, "", False, [], {}, ())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is written of a message: its hash, its first characters, or all of it.
+    """What is written of a message: its hash, or all of it.
 
-    What looks like a credential is never written. `hide` is applied to every text before it is
-    cut or kept, and may hide more.
+    What looks like a credential is never written. `hide` is applied to every text that is kept,
+    and may hide or shorten more.
     """
 
     contents: Contents = "hashed"
-    cut: int = CUT_CHARACTERS
     hide: Callable[[str], str] | None = None
 
     def redact(self, value: Any) -> Any:
         """Return a value as it may be written."""
         if isinstance(value, str):
             text = _SECRETS.sub(HIDDEN, value)
-            text = self.hide(text) if self.hide is not None else text
-            return text[: self.cut] if self.contents == "cut" else text
+            return self.hide(text) if self.hide is not None else text
         if isinstance(value, Mapping):
             return {str(name): self.redact(inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):

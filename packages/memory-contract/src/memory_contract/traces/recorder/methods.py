@@ -194,8 +194,12 @@ def build_handle_methods(hasher: Hasher) -> MethodSpecs:
 
 
 def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
-    """Build the table of a class of messages or of turns, under all names that the kit knows."""
-    from memory_contract.targets.simple_stores import METHOD_NAMES, find_offers  # noqa: PLC0415
+    """Build the table of a class of messages or of turns."""
+    from memory_contract.targets.simple_stores import (  # noqa: PLC0415
+        METHODS,
+        find_method,
+        takes_arguments,
+    )
 
     def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> CallRecord:
         return describe_append(session, hash_messages(messages, hasher))
@@ -214,27 +218,22 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     for letter in ("", "a"):
         found[f"{letter}save_context"] = MethodSpec(save_context)
         found[f"{letter}load_memory"] = MethodSpec(read, record_turns)
-    for what in METHOD_NAMES:
-        for offer in find_offers(store, what):
-            if what in _DUCK_CHANGES:
-                found[offer.method] = _DUCK_CHANGES[what]
-            elif what == "trim":
-                found[offer.method] = MethodSpec(_describe_trim(offer.parameter), removes=True)
-            elif what == "list":
-                found[offer.method] = MethodSpec(describe_store_call)
+    for capability, (name, *_) in METHODS.items():
+        method = find_method(store, capability)
+        # Any other method may change the store in a way that the recorder does not know.
+        if method is not None and takes_arguments(method, capability):
+            found[name] = _DUCK_METHODS[capability]
     return found
 
 
-def _describe_trim(parameter: str) -> Callable[..., CallRecord]:
-    def describe(session: str, *rest: Any, **options: Any) -> CallRecord:
-        keep = options.get(parameter, rest[0] if rest else None)
-        sure = isinstance(keep, int)
-        return CallRecord("trim", session, keep=keep if sure else 0, unsure=not sure)
-
-    return describe
+def _describe_trim(session: str, *_: Any, **__: Any) -> CallRecord:
+    # What the number means is not known: messages, turns, tokens.
+    return CallRecord("trim", session, keep=0, unsure=True)
 
 
-_DUCK_CHANGES: Final[dict[str, MethodSpec]] = {
+_DUCK_METHODS: Final[dict[str, MethodSpec]] = {
+    "trim": MethodSpec(_describe_trim, removes=True),
+    "list": MethodSpec(describe_store_call),
     "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
     "clear": MethodSpec(describe_change("clear"), removes=True),
     "snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),

@@ -28,10 +28,9 @@ from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceRe
 from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host import CallHungError
 from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
-from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
 from memory_contract.traces.replay.plan import ReplayPlan, build_plan
 from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict, count_overlaps
-from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
+from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 from memory_contract.workers.threads import many_switches
 
@@ -138,24 +137,17 @@ def replay_lines(
     times: int = 1,
     progress: Progress | None = None,
 ) -> Replay:
-    """Replay lines in memory against an open store; the first run that fails decides.
-
-    Where replies get lost there is a run for each request of a call, whatever `times` says: the
-    one that matters may be the last of them.
-    """
+    """Replay lines in memory against an open store; the first run that fails decides."""
     ours = secrets.randbits(32) if seed is None else seed
     best: Replay | None = None
     ways: list[WorkerMode | None] = [None]
-    nth, walking = 1, False
     for number in range(max(1, times) + VACUOUS_MAX):
-        if number >= times and not walking and not (best is not None and best.vacuous):
+        if number >= times and best is not None and not best.vacuous:
             break
         if progress is not None:
             progress(min(number, times), times)
         way = ways[number % len(ways)]
-        found = _run_once(trace, subject, level, ours, number=number, nth=nth, asked=way)
-        walking = found.replies_lost > 0 and nth < REQUESTS_MAX
-        nth = nth + 1 if walking else 1
+        found = _run_once(trace, subject, level, ours, number=number, asked=way)
         if found.vacuous and len(ways) == 1:
             # Tasks that never give way cannot overlap; threads may.
             ways += [WorkerMode("threads", "blocking")] if "blocking" in subject.flavours else []
@@ -180,10 +172,8 @@ def _run_once(
     seed: int,
     *,
     number: int,
-    nth: int,
     asked: WorkerMode | None,
 ) -> Replay:
-    """Run it once; of a call that loses a reply, it is that of its n-th request."""
     plan = build_plan(trace.lines, trace.metadata, subject.adapter, seed=seed + number)
     way = asked or choose_worker_mode(subject, plan.steps, trace.metadata.workers)
     blank = Replay(
@@ -200,7 +190,7 @@ def _run_once(
     # As it was first; then calls of one moment are moved apart a little, each time otherwise.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:
-        run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, level, nth, jitter))
+        run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, level, jitter))
     except WorkTimedOut as error:
         words = f"it hangs, or is too slow to be judged: {error}"
         return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
@@ -227,13 +217,10 @@ def _run_plan(
     subject: StoreUnderTest,
     way: WorkerMode,
     level: ReplayLevel,
-    nth: int,
     jitter: Random | None,
 ) -> ReplayRun:
-    loses = level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
     with subject.workspace(plan.sessions) as workspace, many_switches():
-        replies = LostReplies(subject.adapter.server if loses else None, nth=nth)
-        hosts = HostPool(subject, workspace, way, secrets.token_bytes(32), replies)
+        hosts = HostPool(subject, workspace, way, secrets.token_bytes(32))
         try:
             return Scheduler(plan, hosts, level=level, jitter=jitter).run_plan()
         finally:
@@ -259,7 +246,6 @@ def _judge_run(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter
         lines=tuple(run.lines),
         overlaps=count_overlaps(plan.steps, run.by_step),
         notes=tuple(notes),
-        replies_lost=run.replies_lost,
     )
     verdict = explanation.verdict
     if isinstance(verdict, Violated):
@@ -286,5 +272,3 @@ def _list_notes(run: ReplayRun) -> Iterable[str]:
         yield f"{run.skipped} calls were left out: what they are about is older than the trace"
     for (what, why), count in run.unmade.items():
         yield f"{what}: {count} ({why})"
-    if run.replies_lost:
-        yield f"replies of the server that got lost, as in the trace: {run.replies_lost}"

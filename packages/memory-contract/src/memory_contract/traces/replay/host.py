@@ -106,16 +106,13 @@ class ReplayHost:
         self._lanes: dict[str, _Lane] = {}
         self._loop = _LoopThread() if self._flavour == "async" else None
 
-    def open(self, lane: str, group: str, server: str | None = None) -> None:
-        """Open the handle of a lane, unless its group has one already.
-
-        `server` is the one to stand on in place of the adapter's own.
-        """
+    def open(self, lane: str, group: str) -> None:
+        """Open the handle of a lane, unless its group has one already."""
         owner = group if self._shared else lane
         if owner not in self._handles:
             try:
                 self._handles[owner] = open_handle(
-                    self._adapter, self._workspace, self._flavour, self._loop, server
+                    self._adapter, self._workspace, self._flavour, self._loop
                 )
             except Exception as error:
                 raise StoreRaised(format_error(error)) from error

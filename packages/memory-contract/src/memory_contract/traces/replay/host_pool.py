@@ -12,7 +12,6 @@ from memory_contract.adapter import Adapter, Flavour
 from memory_contract.runner import StoreUnderTest
 from memory_contract.traces.format import WorkerKind
 from memory_contract.traces.replay.host import ANSWER_S_MAX, ReplayHost
-from memory_contract.traces.replay.lost_replies import LostReplies
 from memory_contract.traces.replay.plan import ReplayStep, has_tasks, list_processes
 from memory_contract.workers.pool import Worker, WorkerPool
 
@@ -61,14 +60,12 @@ class HostPool:
         workspace: Path,
         way: WorkerMode,
         key: bytes,
-        replies: LostReplies,
     ) -> None:
         self._adapter: Adapter = subject.adapter
         self._worker_pool: WorkerPool | None = subject.worker_pool
         self._workspace = workspace
         self.way = way
         self._key = key
-        self.replies = replies
         # Hosts in this process, or processes with a host each.
         self._hosts: dict[str, ReplayHost | Worker] = {}
         # The host of each open lane.
@@ -79,19 +76,16 @@ class HostPool:
         if lane in self._lanes:
             return
         where = group if self.way.workers == "processes" else ""
-        group = self.group_of(group)
+        # Everybody shares a handle where a store has only one.
+        group = "" if self._adapter.reach == "handle" else group
         if where not in self._hosts:
             self._hosts[where] = self._create(remote=self.way.workers == "processes")
         self._lanes[lane] = where
-        self.call(lane, "open", lane, group, self.replies.server_of(group))
+        self.call(lane, "open", lane, group)
 
     def call(self, lane: str, method: str, *arguments: Any) -> Any:
         """Call a method of the host of an open lane."""
         return _call_host(self._hosts[self._lanes[lane]], method, *arguments)
-
-    def group_of(self, group: str) -> str:
-        """Return which group shares a handle; everybody does where a store has only one."""
-        return "" if self._adapter.reach == "handle" else group
 
     def _create(self, *, remote: bool) -> ReplayHost | Worker:
         host = ReplayHost(
@@ -117,7 +111,7 @@ class HostPool:
         remote = self._adapter.reach == "machine" and self._worker_pool is not None
         self._hosts[lane] = self._create(remote=remote)
         self._lanes[lane] = lane
-        self.call(lane, "open", lane, lane, None)
+        self.call(lane, "open", lane, lane)
 
     def leave(self, lane: str) -> None:
         """End a lane."""
@@ -150,7 +144,6 @@ class HostPool:
             if isinstance(host, Worker):
                 host.kill()
         self._hosts = {}
-        self.replies.close()
 
 
 def _call_host(host: ReplayHost | Worker, method: str, *arguments: Any) -> Any:

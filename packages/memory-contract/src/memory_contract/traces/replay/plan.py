@@ -7,7 +7,6 @@ only hashes: as long as it was, and the same again where the same was said again
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -40,8 +39,6 @@ class ReplayStep:
     group: str
     call: CallRequest
     line: TraceOperation
-    # Whether a read showed more of what it appended than anybody had appended.
-    doubled: bool = False
 
 
 @dataclass(slots=True)
@@ -79,7 +76,6 @@ def build_plan(
     operations = _rename_unsafe_sessions(operations, plan)
     plan.before = _count_older(operations, metadata)
     _set_speed(plan, operations, metadata, adapter)
-    doubled = _find_doubled(operations)
     skipped = 0
     for op in operations:
         names = [op.session]
@@ -100,7 +96,6 @@ def build_plan(
                 group=found["group"] if found else op.worker,
                 call=_build_call(op, name, adapter, plan.speed, seed),
                 line=op,
-                doubled=not doubled.isdisjoint(map(strip_fields, op.ids)),
             )
             for number, name in enumerate(names, start=len(plan.steps))
         ]
@@ -184,19 +179,6 @@ def _count_older(operations: Sequence[TraceOperation], metadata: TraceMetadata) 
         if op.op == "read" and isinstance(op.value, tuple) and op.session not in found:
             found[op.session] = sum(strip_fields(token) not in appended for token in op.value)
     return {session: count for session, count in found.items() if count}
-
-
-def _find_doubled(operations: Sequence[TraceOperation]) -> set[str]:
-    """Find entries that some read showed more often than they were appended."""
-    appended = Counter(
-        strip_fields(token) for op in operations if op.op == "append" for token in op.ids
-    )
-    found: set[str] = set()
-    for op in operations:
-        if op.op == "read" and isinstance(op.value, tuple):
-            shown = Counter(map(strip_fields, op.value))
-            found |= {token for token, count in shown.items() if 0 < appended[token] < count}
-    return found
 
 
 def _set_speed(

@@ -83,8 +83,6 @@ class Replay:
     notes: tuple[str, ...] = ()
     # Whether it is UNKNOWN for want of an overlap alone.
     vacuous: bool = False
-    # How many replies of the server were lost in this run.
-    replies_lost: int = 0
     # What the trace uses and the store does not offer.
     lacking: frozenset[str] = frozenset()
 

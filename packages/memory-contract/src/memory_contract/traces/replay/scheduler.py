@@ -19,9 +19,8 @@ from memory_contract.traces.replay.host import CallRequest, CallResult
 from memory_contract.traces.replay.host_pool import HostPool
 from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
 
-# The caller ended and never heard of it; its task was cancelled; or it was told of an error that
-# leaves open whether anything happened, as a store may have been that then wrote a second time.
-ReplayFault = Literal["kill", "cancel", "lost reply"]
+# The caller ended and never heard of it, or its task was cancelled.
+ReplayFault = Literal["kill", "cancel"]
 
 # How far calls of one moment are moved apart, when a pattern is tried again: one of these, at most.
 # Calls on a quick store are over in microseconds.
@@ -45,8 +44,6 @@ class ReplayRun:
     # What the store raised where it had not in the trace.
     surprises: list[str] = field(default_factory=list)
     struck: int = 0
-    # How many of those are replies that were lost.
-    replies_lost: int = 0
     # Faults of the trace that could not be made here: which, why, and how many.
     unmade: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: int = 0
@@ -68,8 +65,6 @@ class Scheduler:
         # The step that each lane is at, and its line if it is never heard of again.
         self._open: dict[str, tuple[ReplayStep, TraceCall]] = {}
         self._left = Counter(step.call.lane for step in plan.steps)
-        # Steps whose replies are to get lost, with the groups whose servers were told.
-        self._armed: dict[int, str] = {}
         self._last_ns: dict[str, tuple[int, int]] = {}
         self.run = ReplayRun()
 
@@ -84,8 +79,6 @@ class Scheduler:
             self._run_concurrently()
         for step, _ in list(self._open.values()):
             self._end(step)
-        self.run.replies_lost = self._hosts.replies.lost
-        self.run.struck += self.run.replies_lost
         self._read_all()
         return self.run
 
@@ -121,7 +114,6 @@ class Scheduler:
         moment = self._hosts.plan_moment(len(ready))
         for step, call in ready:
             late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
-            self._lose_reply(step)
             timed = replace(call, start_ns=moment + late if moment else 0)
             self._open[call.lane] = step, self._hosts.call(call.lane, "start", timed)
         for step, _ in ready:
@@ -144,8 +136,6 @@ class Scheduler:
         if not self._is_open(step):
             return
         answer: CallResult = self._hosts.call(step.call.lane, "finish", step.call.lane)
-        if (armed := self._armed.pop(step.number, None)) is not None:
-            self._hosts.replies.disarm(armed)
         self._add_line(step, answer)
         if answer.raised and step.line.outcome == "ok" and not self._is_fair(step):
             self.run.surprises.append(f"{step.line.op} raised {answer.raised}")
@@ -188,23 +178,9 @@ class Scheduler:
 
     # Faults
 
-    def _fault(self, step: ReplayStep) -> ReplayFault | None:
-        return find_fault(step) if self._level == "faults" else None
-
-    def _lose_reply(self, step: ReplayStep) -> None:
-        """Drop the reply that the caller in the trace never received."""
-        if self._fault(step) != "lost reply":
-            return
-        replies = self._hosts.replies
-        if replies.why_not:
-            self.run.unmade["replies of the server that could not be lost", replies.why_not] += 1
-            return
-        self._armed[step.number] = group = self._hosts.group_of(step.group)
-        replies.arm(group)
-
     def _strike(self, step: ReplayStep) -> None:
         """Cancel a call that was started or kill its process, as in the trace."""
-        fault = self._fault(step)
+        fault = find_fault(step) if self._level == "faults" else None
         after_s = self._jitter.random() * STRIKE_S_MAX if self._jitter is not None else 0.0
         if fault == "cancel":
             if self._hosts.way.flavour != "async":
@@ -275,8 +251,7 @@ def find_fault(step: ReplayStep) -> ReplayFault | None:
     """Infer the fault that struck a call from its outcome in the trace."""
     line = step.line
     if line.outcome != "info":
-        # Written twice, said once: its store heard nothing of the first time and sent it again.
-        return "lost reply" if step.doubled and line.op == "append" else None
+        return None
     if line.complete_ns is None:
         return "kill"
-    return "cancel" if line.error == "CancelledError" else "lost reply"
+    return "cancel" if line.error == "CancelledError" else None
