@@ -27,6 +27,7 @@ PARTS = [
     {"addresses"},
     {"connect"},
     {"store", "store_async"},
+    {"telemetry"},
     {"openers"},
     {"session_copy"},
     # The package itself: whoever says `import indelible` gets the stores with it.

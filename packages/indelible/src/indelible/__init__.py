@@ -1,5 +1,7 @@
 """A memory store for LLM agents that does not forget."""
 
+import logging
+
 from indelible.core.history import Entries, History
 from indelible.core.plans.memories import build_collection_id
 from indelible.core.provider_messages import from_anthropic, from_openai
@@ -73,6 +75,9 @@ from indelible.session_copy import copy_sessions
 from indelible.store import MemoryStore
 from indelible.store_async import AsyncMemoryStore
 from indelible.version import __version__ as __version__
+
+# Quiet, unless the application configures logging.
+logging.getLogger("indelible").addHandler(logging.NullHandler())
 
 __all__ = [
     "ABSENT",

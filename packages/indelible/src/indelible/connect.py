@@ -157,14 +157,22 @@ def _build_unreachable_error(
     options: OpenOptions, factories: Factories, problems: Sequence[Problem]
 ) -> UnavailableError:
     text, checks = join_problems(problems)
-    ports = (address for address in factories.addresses if isinstance(address, tuple))
-    host, port = next(ports, (None, None))
+    host, port = _get_first_port(factories) or (None, None)
     return UnavailableError(
         f"{format_target(options.target)} cannot be reached: {text}. Nothing was written. Check"
         f" {checks}",
         host=host,
         port=port,
     )
+
+
+def find_server(options: OpenOptions, *, awaited: bool) -> tuple[str, int] | None:
+    """Return host and port of the first server; None without one, or for a client or a socket."""
+    return _get_first_port(_build(options, awaited=awaited))
+
+
+def _get_first_port(factories: Factories) -> tuple[str, int] | None:
+    return next((each for each in factories.addresses if isinstance(each, tuple)), None)
 
 
 def _build(options: OpenOptions, *, awaited: bool) -> Factories:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from indelible.connect import OpenOptions, Target, connect, connect_async, format_target
+from indelible.connect import (
+    OpenOptions,
+    Storage,
+    Target,
+    connect,
+    connect_async,
+    find_engine,
+    find_server,
+    format_target,
+)
 from indelible.core.clock import Clock, system_clock
 from indelible.core.embedding import AnyEmbedder, to_embedder
+from indelible.core.extras import format_install_command
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
+from indelible.core.observer import Defaults
 from indelible.core.settings import Settings, check_ttl_s
+from indelible.errors import UnsupportedError
 from indelible.model import NEVER, Durability, Never
 from indelible.store import MemoryStore
 from indelible.store_async import AsyncMemoryStore
+
+S = TypeVar("S", MemoryStore, AsyncMemoryStore)
 
 
 def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside this module)
@@ -28,6 +42,7 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     strict: bool = False,
     embedder: AnyEmbedder | None = None,
     search: bool = True,
+    telemetry: bool | None = None,
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> MemoryStore:
@@ -43,23 +58,25 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     `embedder` computes vectors: an object with `name` and `embed`, an `Embeddings` of LangChain, or
     a function from a text, or from a list of texts if it is annotated so; each may be awaited.
     With `search=False`, no index of words is written: appends cost less, and a search reads all
-    that it looks at, up to a limit. `clock` and `ids` are for deterministic tests.
+    that it looks at, up to a limit. With `telemetry=True`, calls are spans and metrics of
+    OpenTelemetry; None is False, unless OpenTelemetry instruments this process. `clock` and `ids`
+    are for deterministic tests.
     """
     check_ttl_s(ttl)
     text_embedder = to_embedder(embedder)
-    backend = connect(
-        OpenOptions(
-            target=target,
-            namespace=namespace,
-            durability=durability,
-            busy_timeout_s=busy_timeout_s,
-            timeout_s=timeout_s,
-            strict=strict,
-            search=search,
-            clock=clock,
-        )
+    options = OpenOptions(
+        target=target,
+        namespace=namespace,
+        durability=durability,
+        busy_timeout_s=busy_timeout_s,
+        timeout_s=timeout_s,
+        strict=strict,
+        search=search,
+        clock=clock,
     )
-    return MemoryStore(backend, Settings(ttl, ids, text_embedder, format_target(target)))
+    observe = _find_telemetry(telemetry, options, awaited=False)
+    settings = Settings(ttl, ids, text_embedder, format_target(target))
+    return observe(MemoryStore(connect(options), settings))
 
 
 def open_async(
@@ -73,6 +90,7 @@ def open_async(
     strict: bool = False,
     embedder: AnyEmbedder | None = None,
     search: bool = True,
+    telemetry: bool | None = None,
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> Opening:
@@ -92,15 +110,41 @@ def open_async(
         search=search,
         clock=clock,
     )
-    return Opening(options, Settings(ttl, ids, text_embedder, format_target(target)))
+    observe = _find_telemetry(telemetry, options, awaited=True)
+    return Opening(options, Settings(ttl, ids, text_embedder, format_target(target)), observe)
+
+
+def _find_telemetry(asked: bool | None, options: OpenOptions, *, awaited: bool) -> Callable[[S], S]:
+    """Return what adds spans and metrics to a store, or leaves it as it is."""
+    if not (Defaults.telemetry if asked is None else asked):
+        return _leave
+    try:
+        from indelible.telemetry import Telemetry  # noqa: PLC0415 (needs an extra)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"telemetry needs the package opentelemetry-api: {format_install_command('otel')}."
+            " Nothing was opened"
+        ) from error
+    remote = find_engine(options.target).storage is Storage.SERVER
+    return Telemetry(find_server(options, awaited=awaited), remote=remote).instrument
+
+
+def _leave(store: S) -> S:
+    return store
 
 
 class Opening:
     """The result of `open_async`: await it, or use it with `async with`."""
 
-    def __init__(self, options: OpenOptions, settings: Settings) -> None:
+    def __init__(
+        self,
+        options: OpenOptions,
+        settings: Settings,
+        observe: Callable[[AsyncMemoryStore], AsyncMemoryStore],
+    ) -> None:
         self._options = options
         self._settings = settings
+        self._observe = observe
         self._store: AsyncMemoryStore | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +155,8 @@ class Opening:
         )
 
     async def _open(self) -> AsyncMemoryStore:
-        return AsyncMemoryStore(await connect_async(self._options), self._settings)
+        backend = await connect_async(self._options)
+        return self._observe(AsyncMemoryStore(backend, self._settings))
 
     def __await__(self) -> Generator[Any, None, AsyncMemoryStore]:
         return self._open().__await__()

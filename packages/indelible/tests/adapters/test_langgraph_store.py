@@ -128,12 +128,12 @@ def test_an_index_ranks_by_vectors_too(store):
 
 def test_an_item_is_stored_though_its_embedder_fails(store, caplog):
     def fail(texts):
-        raise OSError("no route to the model")
+        raise OSError(f"no route to the model for {texts}")
 
     items = IndelibleLangGraphStore(store, index={"dims": 8, "embed": fail})
     with caplog.at_level(logging.WARNING, "indelible.langgraph"):
         items.put(FOOD, "tea", {"text": "green tea"})
-    assert "no route to the model" in caplog.text
+    assert "the embedder failed with OSError" in caplog.text
     assert "green tea" not in caplog.text
     assert items.search((), query="tea")[0].key == "tea", "by words alone"
 

@@ -238,7 +238,8 @@ async def _try_to_embed(embed: Embed, texts: list[str]) -> list[Sequence[float]]
     try:
         vectors = list(await embed(texts))
     except Exception as error:  # noqa: BLE001 (whatever a model's client raises)
-        _log.warning("the embedder failed, so words alone count: %r", error)
+        # The message of its error may hold the text, so only its type is told.
+        _log.warning("the embedder failed with %s: words alone count", type(error).__name__)
         return None
     if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
         raise UsageError(

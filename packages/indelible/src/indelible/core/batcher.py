@@ -24,6 +24,7 @@ from typing import Final, Generic, TypeVar
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Latch, Lease
 from indelible.core.limits import LOOK_AGAIN_S
+from indelible.core.observer import OBSERVER
 from indelible.core.uncancellable import UncancellableFuture
 from indelible.errors import BusyError, ClosedError, OutcomeUnknownError
 
@@ -133,6 +134,12 @@ class _Queue(Generic[Q, R]):
                 pending.lease = lease
             del self._waiting[0]
 
+    def _observe(self, batch: list[Pending[Q, R]]) -> None:
+        """Tell telemetry of a batch that is about to be sent."""
+        observer = OBSERVER.get()
+        if observer is not None:
+            observer.record_batch(len(batch), len(self._waiting))
+
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ClosedError("the store is closed")
@@ -217,6 +224,7 @@ class Batcher(_Queue[Q, R]):
                 if leads:
                     self._take(batch, lease)
             if batch:
+                self._observe(batch)
                 self._send(batch)
             return leads
         finally:
@@ -329,6 +337,7 @@ class AsyncBatcher(_Queue[Q, R]):
                 try:
                     self._take(batch, lease)
                     if batch:
+                        self._observe(batch)
                         await self._send(batch)
                 finally:
                     self._wake(batch)

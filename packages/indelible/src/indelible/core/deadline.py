@@ -6,16 +6,21 @@ It computes the waits; the sync and async callers sleep.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+from indelible.core.observer import OBSERVER
+
 # The first wait is about one round trip to a server in the same data centre.
 WAIT_S_FIRST: Final = 0.005
 # A server that is back is noticed within this time.
 WAIT_S_MAX: Final = 0.5
+
+_LOGGER: Final = logging.getLogger("indelible.retries")
 
 
 class Deadline:
@@ -47,7 +52,13 @@ class Deadline:
         longest = min(WAIT_S_MAX, WAIT_S_FIRST * 2.0 ** min(self._attempts, 20))
         self._attempts += 1
         wait_s = longest * (0.5 + self._jitter() / 2)
-        return wait_s if wait_s < self.left_s() else None
+        if wait_s >= self.left_s():
+            return None
+        observer = OBSERVER.get()
+        if observer is not None:
+            observer.count_retry()
+        _LOGGER.debug("the next attempt begins in %.3f s", wait_s)
+        return wait_s
 
 
 # What is awaited inside is cancelled after some seconds.

@@ -6,13 +6,16 @@ async share one logic. The error of an operation is thrown into its plan, which 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from indelible.errors import MemoryStoreError
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_LOGGER: Final = logging.getLogger("indelible.operations")
 
 
 class Operation(Generic[R]):
@@ -30,6 +33,12 @@ def perform(op: Operation[R]) -> Plan[R]:
     return answer
 
 
+def _log_failure(op: Operation[Any], error: MemoryStoreError) -> None:
+    """Log the kinds of an operation and of its error: the rest may be a secret or a content."""
+    names = type(op).__name__, type(error).__name__
+    _LOGGER.debug("%s failed: %s, landed: %s", *names, error.landed)
+
+
 def run_plan(plan: Plan[T], perform: Callable[[Operation[Any]], Any]) -> T:
     """Run a plan to its end, blocking."""
     try:
@@ -38,6 +47,7 @@ def run_plan(plan: Plan[T], perform: Callable[[Operation[Any]], Any]) -> T:
             try:
                 answer = perform(op)
             except MemoryStoreError as error:
+                _log_failure(op, error)
                 op = plan.throw(error)
             else:
                 op = plan.send(answer)
@@ -54,6 +64,7 @@ async def run_plan_async(plan: Plan[T], perform: Callable[[Operation[Any]], Awai
             try:
                 answer = await perform(op)
             except MemoryStoreError as error:
+                _log_failure(op, error)
                 op = plan.throw(error)
             else:
                 op = plan.send(answer)
