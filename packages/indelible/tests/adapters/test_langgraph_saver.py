@@ -369,11 +369,22 @@ def test_a_run_that_a_rollback_overtook_is_refused(store):
     assert graph.get_state(THREAD).values["total"] == 1
 
 
-def test_a_thread_is_not_forked(store, saver, config):
-    put(saver, config, {"messages": messages(2)}, version=1)
-    with pytest.raises(indelible.UsageError, match="copy_thread"):
-        store.fork("~thread/t", "~thread/copy")
-    assert [*store.list_sessions().ids] == ["~thread/t"]
+def test_a_thread_is_forked_at_a_label(store, saver, config):
+    config = put(saver, config, {"messages": messages(1)}, version=1)
+    saver.compact()
+    config = put(saver, config, {"messages": messages(20)}, version=2)
+    store.save_snapshot("~thread/t", label="good")
+    put(saver, config, {"messages": messages(21)}, version=3)
+    store.fork("~thread/t", "~thread/copy", at="good")
+    copied = {"configurable": {"thread_id": "copy", "checkpoint_ns": ""}}
+    assert [len(each.checkpoint["channel_values"]["messages"]) for each in saver.list(copied)] == (
+        [20, 1]
+    )
+    newest = saver.get_tuple(copied).config
+    put(saver, newest, {"messages": messages(22)}, version=3)
+    assert read(IndelibleSaver(store), copied) == messages(22)
+    assert read(IndelibleSaver(store), THREAD) == messages(21)
+    assert store.verify().ok
 
 
 def test_a_thread_and_a_chat_of_one_id_do_not_meet(store, saver, config):

@@ -84,6 +84,13 @@ class ThreadCache:
             self.values[position] = value
             self.positions.setdefault(value, position)
 
+    def add_checkpoint(self, found: CheckpointRecord) -> int:
+        """Note a checkpoint; return about how many bytes that takes."""
+        self.checkpoints[found.position] = found
+        references = sum(len(each.positions) for each in found.channels.values())
+        size = _RECORD_BYTES + _REFERENCE_BYTES * references
+        return size + len(found.body[1]) + len(found.metadata[1])
+
 
 class ThreadReader:
     """Reads the threads of a store, which is awaited, or blocks and is wrapped to be awaited."""
@@ -278,17 +285,18 @@ class ThreadReader:
     # Reading
 
     async def read_values(
-        self, session: str, head: Head, positions: Collection[int]
+        self, session: str, head: Head, positions: Iterable[int]
     ) -> Mapping[int, SerializedValue]:
         """Read values at positions. The next checkpoint of the thread then refers to them."""
         cache = self._get_cache(session, head)
-        missing = [at for at in positions if at not in cache.values]
+        known = cache.values
+        missing = {at for at in positions if at not in known}
         if missing:
             await self._read_entries(session, head, cache, missing)
             for position in missing:
-                if position not in cache.values:
+                if position not in known:
                     raise _build_missing_error(session, position)
-        return cache.values
+        return known
 
     async def read_writes(
         self, session: str, wanted: Sequence[CheckpointRecord]
@@ -330,9 +338,7 @@ class ThreadReader:
         # A record comes after those that it builds on.
         for position in sorted(stored):
             base = known[link[-1]] if (link := records.get_chain(stored[position])) else None
-            found = known[position] = records.resolve(stored[position], position, base)
-            size += _RECORD_BYTES + len(found.body[1]) + len(found.metadata[1])
-            size += _REFERENCE_BYTES * sum(len(each.positions) for each in found.channels.values())
+            size += cache.add_checkpoint(records.resolve(stored[position], position, base))
         self._grow_cache(session, cache, size)
         return [known[position] for position in positions]
 

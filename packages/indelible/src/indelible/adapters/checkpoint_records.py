@@ -143,7 +143,7 @@ def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
 
 
 def _is_worth_splitting(parts: Sequence[SerializedValue]) -> bool:
-    size = sum(len(data) for _, data in parts)
+    size = sum([len(data) for _, data in parts])
     return size > _SPLIT_BYTES and size >= _PART_BYTES * len(parts)
 
 
@@ -234,10 +234,12 @@ def _get_positions(channels: Mapping[str, ChannelValue], name: str, form: str) -
     return channel.positions if channel is not None and channel.form == form else ()
 
 
-def _build_pieces(positions: Sequence[int], before: Sequence[int]) -> list[JsonValue]:
+def _build_pieces(positions: tuple[int, ...], before: tuple[int, ...]) -> list[JsonValue]:
     """Describe positions as pieces: `[first, count]`, or `[first, count, 1]` of those before."""
     shorter = min(len(positions), len(before))
-    head = next((n for n in range(shorter) if positions[n] != before[n]), shorter)
+    head = shorter
+    if positions[:shorter] != before[:shorter]:
+        head = next(n for n in range(shorter) if positions[n] != before[n])
     tail = next(
         (n for n in range(shorter - head) if positions[-1 - n] != before[-1 - n]), shorter - head
     )

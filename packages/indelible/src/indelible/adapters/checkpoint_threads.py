@@ -7,8 +7,6 @@ not, the thread is looked at again.
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import threading
 from collections import defaultdict
 from collections.abc import (
@@ -21,7 +19,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -127,7 +124,9 @@ class Threads(ThreadReader):
                 base,
             )
             position = await self._send(session, cache, new, record)
-            cache.newest[namespace] = records.resolve(record, position, base)
+            newest = records.resolve(record, position, base)
+            cache.newest[namespace] = newest
+            self._grow_cache(session, cache, cache.add_checkpoint(newest))
 
         await self._try(session, attempt)
 
@@ -263,12 +262,8 @@ class Threads(ThreadReader):
         self._drop_cache(session)
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy a thread by an export and an import: positions stay, and everything is checked."""
-        exported = io.StringIO()
-        await self._store.export(exported, source)
-        exported.seek(0)
-        renamed = io.StringIO("".join(_rename(line, source, target) for line in exported))
-        await self._store.import_(renamed)
+        """Copy a thread. Entries keep their positions, so that references stay valid."""
+        await self._store.fork(source, target)
 
     async def clear_free_space(self) -> None:
         """Let the engine give back the space of what was erased."""
@@ -449,13 +444,11 @@ class _NewValues:
         self.sent: list[int] = []
 
     def add_all(self, values: Sequence[SerializedValue], before: Sequence[int]) -> tuple[int, ...]:
-        """Return where values are; most often they are those of the channel `before`."""
-        known = self._cache.values
-        beside = chain(before, repeat(-1))
-        return tuple(
-            at if known.get(at) == value else self.add(value)
-            for value, at in zip(values, beside, strict=False)
-        )
+        """Return where values are; most often they begin with those of the channel `before`."""
+        known = tuple(map(self._cache.values.get, before))
+        if values[: len(before)] != known:
+            before = ()
+        return (*before, *map(self.add, values[len(before) :]))
 
     def add(self, value: SerializedValue) -> int:
         """Return where a value is, or the number of a new one, as -1 - n."""
@@ -494,20 +487,12 @@ class _NewValues:
         """Replace the numbers of new values by their positions."""
         if not self._numbers:
             return channel
-        return channel._replace(positions=tuple(map(self.get_position, channel.positions)))
+        place = self.get_position
+        positions = tuple([at if at >= 0 else place(at) for at in channel.positions])
+        return channel._replace(positions=positions)
 
     def resolve(self, record: int) -> Iterable[tuple[int, SerializedValue]]:
         """Iterate over the positions and values of all that is new."""
         for value, number in self._numbers.items():
             at = self.get_position(-1 - number)
             yield at if at >= 0 else record + at, value
-
-
-def _rename(line: str, source: str, target: str) -> str:
-    """Replace the name of a session in a line of its export."""
-    if not line.startswith(('{"session":', '{"end":')):
-        return line
-    ((kind, fields),) = json.loads(line).items()
-    key = "id" if kind == "session" else "session"
-    assert fields[key] == source
-    return json.dumps({kind: {**fields, key: target}}) + "\n"

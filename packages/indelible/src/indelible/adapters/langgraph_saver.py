@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 from indelible import ConflictError, UsageError
@@ -356,9 +357,9 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
             return None
         writes.sort(key=_get_write_order)
-        positions = {at for channel in channels.values() for at in channel.positions}
-        positions |= {write.position for write in writes}
-        values = await threads.read_values(session, head, positions)
+        needed = chain.from_iterable(channel.positions for channel in channels.values())
+        needed = chain(needed, [write.position for write in writes])
+        values = await threads.read_values(session, head, needed)
         load = self.serde.loads_typed
         body: Checkpoint = load(checkpoint.body)
         body["channel_values"] = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import decode, encode
+from indelible.core.codec import build_outline, decode, encode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
@@ -45,7 +46,6 @@ from indelible.errors import (
     FormatError,
     MemoryStoreBackendError,
     OutcomeUnknownError,
-    UsageError,
 )
 from indelible.model import (
     Entry,
@@ -138,7 +138,8 @@ def fork(
 ) -> Plan[SessionInfo]:
     """Copy the visible entries, or those of a snapshot, into a new session.
 
-    The copy is staged, and made visible by one operation at the end.
+    The copy is staged, and made visible by one operation at the end. Its entries are numbered anew,
+    except in a thread of checkpoints, whose entries refer to one another by their positions.
     """
     session = check_session_id(session_id)
     target = check_session_id(new_session_id)
@@ -148,39 +149,41 @@ def fork(
     head = found.head
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
-    frozen = FrozenView(head.life, view.freeze(*state), head.version, head.vacuums)
+    extents = view.freeze(*state)
+    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
     page = yield from perform(Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT))
-    _refuse_references(session, page)
-    stage = yield from perform(BeginStage(target, session, ttl_s))
+    first, shown = None, None
+    if page.rows and all(row.kind in _REFERRING for row in page.rows):
+        first, shown = head.born, view.build_view(extents, extents[-1][1])
+    stage = yield from perform(BeginStage(target, session, ttl_s, first))
     moved: list[int] = []
+    waiting: tuple[LogRow, ...] = ()
     while True:
-        copies = _copy_rows(session, page, moved, stage.first, ttl_s)
-        for rows in split_batches(copies):
+        copies = _copy_rows(session, page, moved, None if shown else stage.first, ttl_s)
+        *full, waiting = [*split_batches(chain(waiting, copies))] or [()]
+        for rows in full:
             yield from perform(StageRows(target, stage.life, rows))
         if page.resume is None:
             break
         op = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
         page = yield from perform(op)
-    shown = yield from perform(ShowStage(target, stage.life, head.metadata))
-    return build_session_info(target, shown)
+    copied = yield from perform(
+        ShowStage(target, stage.life, head.metadata, view=shown, rows=waiting)
+    )
+    return build_session_info(target, copied)
 
 
-def _refuse_references(session: str, page: EntrySlice) -> None:
-    """Refuse a thread: its entries refer to positions, and those of a copy are others."""
-    if page.rows and all(row.kind in (Kind.VALUE, Kind.CHECKPOINT) for row in page.rows):
-        raise UsageError(
-            f"session {session!r} is a thread of checkpoints, which a fork would break; nothing was"
-            " changed. copy_thread of its saver copies it",
-            session=session,
-        )
+# Entries of a thread of checkpoints.
+_REFERRING = (Kind.VALUE, Kind.CHECKPOINT)
 
 
 def _copy_rows(
-    session: str, page: EntrySlice, moved: list[int], first: int, ttl_s: float | None
+    session: str, page: EntrySlice, moved: list[int], first: int | None, ttl_s: float | None
 ) -> Iterator[LogRow]:
-    """Build the rows of a copy. `moved` collects the old positions, in order.
+    """Build the rows of a copy, numbered from `first` on, or as they are.
 
     A copy keeps the times of the originals, but not their keys, which belong to their session.
+    `moved` collects the old positions, in order.
     """
     for row in page.rows:
         value = decode(
@@ -190,16 +193,17 @@ def _copy_rows(
             position=row.position,
             content=row.content,
         )
-        if isinstance(value, Summary) and value.covers:
-            value = value.model_copy(
-                update={"covers": _translate_covers(value.covers, moved, first)}
-            )
-        kind, envelope, keep, opens, answers = encode(value)
-        position = first + len(moved)
+        assert row.kind is not None
+        envelope = row.envelope
+        if isinstance(value, Summary) and value.covers and first is not None:
+            covers = _translate_covers(value.covers, moved, first)
+            envelope = encode(value.model_copy(update={"covers": covers})).envelope
+        keep, opens, answers = build_outline(value)
+        position = row.position if first is None else first + len(moved)
         moved.append(row.position)
         yield LogRow(
             position,
-            kind,
+            row.kind,
             row.written_at_ms,
             compute_deadline_ms(page.head.now_ms, ttl_s),
             batch=1,
