@@ -652,6 +652,21 @@ def test_compacting_packs_values_and_leaves_addresses(store, saver, config):
     assert read(IndelibleSaver(store), THREAD) == messages(6)
 
 
+def test_a_packed_checkpoint_that_is_put_again_keeps_its_writes(store, saver, config):
+    first = put(saver, config, {"messages": messages(1)}, version=1)
+    saver.put_writes(first, [("messages", LONG)], "task")
+    put(saver, first, {"messages": messages(2)}, version=2)
+    saver.compact()
+    checkpoint = saver.get_tuple(first).checkpoint
+    saver.put(config, checkpoint, {"step": "again"}, checkpoint["channel_versions"])
+    for _ in range(2):
+        for each in (saver, IndelibleSaver(store)):
+            found = each.get_tuple(first)
+            assert found.metadata["step"] == "again"
+            assert found.pending_writes == [("task", "messages", LONG)]
+        saver.compact()
+
+
 def test_a_snapshot_from_before_keeps_what_it_needs(store, saver, config):
     config = put(saver, config, {"messages": messages(20)}, version=1)
     snapshot = store.save_snapshot("~thread/t")

@@ -61,6 +61,8 @@ class ThreadCache:
 
     # The version to append to.
     version: str
+    # Whether this view hides entries: those that were moved into packs are hidden.
+    has_hidden: bool
     values: dict[int, SerializedValue] = field(default_factory=dict)
     # The inverse of `values`.
     positions: dict[SerializedValue, int] = field(default_factory=dict)
@@ -114,7 +116,8 @@ class ThreadReader:
             cache = self._caches.get(session)
             if cache is None or cache.view != (head.life, head.generation):
                 self._drop_locked(session)
-                cache = self._caches[session] = ThreadCache(head.version)
+                hides = view.count(view.freeze(head.view, head.end)) < head.end - head.born
+                cache = self._caches[session] = ThreadCache(head.version, hides)
             self._caches.move_to_end(session)
             return cache
 
@@ -189,7 +192,7 @@ class ThreadReader:
     ) -> CheckpointRecord | None:
         """Find a checkpoint in the packs, newest first."""
         cache = self._get_cache(session, head)
-        for place in reversed(await self._find_packs(session, head, cache)):
+        for place in reversed(await self._find_packs(session, cache)):
             await self._read_packs(session, head, cache, [place])
             for position in sorted(cache.packed, reverse=True):
                 stored = cache.packed[position]
@@ -228,7 +231,7 @@ class ThreadReader:
             first = last = records.build_checkpoint_item(namespace)
         head, places = await self._run(checkpoints.find_records(session, first, last))
         cache = self._get_cache(session, head)
-        packs = list(await self._find_packs(session, head, cache))
+        packs = list(await self._find_packs(session, cache))
         positions = sorted(place.position for place in places)
         while positions or packs:
             while packs and (not positions or packs[-1].last >= positions[-1]):
@@ -310,7 +313,7 @@ class ThreadReader:
         stored = await self._read_records(session, head, positions)
         if packed := [each.position for each in wanted if not is_visible(head, each.position)]:
             # They come after their checkpoint, in the same pack or a later one.
-            packs = await self._find_packs(session, head, cache)
+            packs = await self._find_packs(session, cache)
             later = [place for place in packs if place.last >= min(packed)]
             await self._read_packs(session, head, cache, later)
             stored |= {at: each for at, each in cache.packed.items() if each.id in set(items)}
@@ -360,7 +363,7 @@ class ThreadReader:
         hidden = view.subtract(view.from_positions(positions), shown)
         wanted = set(view.iter_positions(hidden)) - cache.packed.keys() - cache.values.keys()
         if wanted:
-            packs = await self._find_packs(session, head, cache)
+            packs = await self._find_packs(session, cache)
             await self._read_packs(session, head, cache, _choose_packs(packs, wanted))
         found = {at: cache.packed[at] for at in positions if at in cache.packed}
         visible = view.subtract(view.from_positions(positions), hidden)
@@ -376,12 +379,9 @@ class ThreadReader:
         self._grow_cache(session, cache, size)
         return found
 
-    async def _find_packs(
-        self, session: str, head: Head, cache: ThreadCache
-    ) -> tuple[PackPlace, ...]:
+    async def _find_packs(self, session: str, cache: ThreadCache) -> tuple[PackPlace, ...]:
         """Find the packs of a thread, by the last position that each holds."""
-        # Entries that were moved into a pack are not visible.
-        if view.freeze(head.view, head.end) == ((head.born, head.end),):
+        if not cache.has_hidden:
             return ()
         if cache.packs is None:
             first, last = records.build_pack_item(0), records.LAST_PACK

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -355,6 +355,22 @@ def build_writes(
         "writes": [list(write) for write in writes],
     }
     return StoredCheckpoint(id=build_writes_item(namespace, checkpoint_id), record=record)
+
+
+def build_writes_again(
+    checkpoint: CheckpointRecord, writes: Iterable[Write]
+) -> list[StoredCheckpoint]:
+    """Build records of the writes for a checkpoint, which can be appended anywhere."""
+    return [
+        build_writes(
+            checkpoint.namespace,
+            checkpoint.id,
+            write.task,
+            write.path,
+            [(write.number, write.channel, write.position)],
+        )
+        for write in writes
+    ]
 
 
 def parse_writes(stored: StoredCheckpoint, position: int) -> list[Write]:

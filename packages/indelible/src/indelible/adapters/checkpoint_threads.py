@@ -104,7 +104,7 @@ class Threads(ThreadReader):
 
         async def attempt(cache: ThreadCache) -> None:
             newest = cache.newest.get(namespace)
-            if newest is None and (continues or draft.parent is not None):
+            if newest is None and (continues or cache.has_hidden or draft.parent is not None):
                 newest = await self._find_newest(session, namespace, cache)
             if continues:
                 _refuse_if_moved(session, draft.parent, None if newest is None else newest.id)
@@ -123,6 +123,9 @@ class Threads(ThreadReader):
                 {name: new.place(channel) for name, channel in channels.items()},
                 base,
             )
+            # Ids grow with time, so most often this one is new.
+            if cache.has_hidden and newest is not None and draft.id <= newest.id:
+                await self._unpack_writes(session, cache, draft)
             position = await self._send(session, cache, new, record)
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
@@ -217,6 +220,19 @@ class Threads(ThreadReader):
         found = await self.find(session, draft.namespace, draft.parent)
         return None if found is None else found.checkpoint
 
+    async def _unpack_writes(
+        self, session: str, cache: ThreadCache, draft: CheckpointDraft
+    ) -> None:
+        """Append the writes for a checkpoint of this id again, if it is in a pack.
+
+        The writes for a checkpoint that is not in a pack are not looked for in packs.
+        """
+        found = await self.find(session, draft.namespace, draft.id)
+        if found is not None and not is_visible(found.head, found.checkpoint.position):
+            _, (writes,) = await self.read_writes(session, [found.checkpoint])
+            again = records.build_writes_again(found.checkpoint, writes)
+            await self._append_all(session, cache, again, BATCH_ENTRIES_MAX)
+
     async def _send_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> None:
         """Append values that do not fit into one batch with their record."""
         while batch := new.take_surplus():
@@ -234,6 +250,16 @@ class Threads(ThreadReader):
             size += len(value[1])
         self._grow_cache(session, cache, size)
         return position
+
+    async def _append_all(
+        self,
+        session: str,
+        cache: ThreadCache,
+        entries: Sequence[StoredCheckpoint],
+        at_once: int,
+    ) -> None:
+        for start in range(0, len(entries), at_once):
+            await self._append(session, cache, entries[start : start + at_once])
 
     async def _append(
         self,
@@ -304,7 +330,7 @@ class Threads(ThreadReader):
         (first, _), (_, last) = records.ALL_CHECKPOINTS, records.ALL_WRITES
         head, places = await self._run(checkpoints.find_records(session, first, last))
         _refuse_other_version(session, cache, head)
-        packs = await self._find_packs(session, head, cache)
+        packs = await self._find_packs(session, cache)
         await self._read_packs(session, head, cache, packs)
         items = {at: each.id for at, each in cache.packed.items()}
         items |= {at: item for item, at in places}
@@ -344,11 +370,8 @@ class Threads(ThreadReader):
         last: list[StoredCheckpoint] = []
         for checkpoint in await self._load(session, head, sorted(moved)):
             _, (writes,) = await self.read_writes(session, [checkpoint])
-            last.append(records.build_full_record(checkpoint))
-            for write in writes:
-                again = [(write.number, write.channel, write.position)]
-                name = checkpoint.namespace, checkpoint.id
-                last.append(records.build_writes(*name, write.task, write.path, again))
+            last += [records.build_full_record(checkpoint)]
+            last += records.build_writes_again(checkpoint, writes)
         wanted = {
             position
             for at, each in (*packed.items(), *enumerate(last))
@@ -358,12 +381,10 @@ class Threads(ThreadReader):
         stay = {
             at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and is_visible(head, at)
         }
-        packs = list(_iter_packs(packed, {at: values[at] for at in wanted - stay}))
-        for start in range(0, len(packs), _PACKS_APPENDED):
-            batch = [records.build_pack(pack) for pack in packs[start : start + _PACKS_APPENDED]]
-            await self._append(session, cache, batch)
-        for start in range(0, len(last), BATCH_ENTRIES_MAX):
-            await self._append(session, cache, last[start : start + BATCH_ENTRIES_MAX])
+        packs = _iter_packs(packed, {at: values[at] for at in wanted - stay})
+        packed_entries = list(map(records.build_pack, packs))
+        await self._append_all(session, cache, packed_entries, _PACKS_APPENDED)
+        await self._append_all(session, cache, last, BATCH_ENTRIES_MAX)
         return stay
 
 

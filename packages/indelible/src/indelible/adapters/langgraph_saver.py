@@ -139,7 +139,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Iterate over checkpoints, newest first."""
+        """Iterate over checkpoints, of each thread and namespace the newest first."""
         found = self._list(self._blocking, config, filter, before, limit)
         while (each := run_blocking(_get_next(found))) is not None:
             yield each
@@ -209,7 +209,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Iterate over checkpoints, newest first."""
+        """Iterate over checkpoints, of each thread and namespace the newest first."""
         async for each in self._list(self._awaited, config, filter, before, limit):
             yield each
 
