@@ -371,3 +371,21 @@ def test_a_server_of_another_format_is_left_alone(url, client, found, said):
     with pytest.raises(FormatError, match=said):
         indelible.open(url)
     assert client.keys() == [b"indelible:format"]
+
+
+@pytest.mark.parametrize("links", [b"[", b"5", b'[["a"]]', b"[[1], []]", b'[["\xff"], []]'])
+def test_damaged_ids_of_tool_calls_are_said_by_a_trim(store, client, links):
+    """What a trim may hide depends on them. Reading does not."""
+    for _ in range(3):
+        store.add_message("s", "user", "hello")
+
+    def change(rows):
+        # The key of the append stands before them.
+        size = int(rows[1][5])
+        rest = rows[1][7]
+        rows[1][6:] = [b"%d" % len(links), rest[:size] + links + rest[size:]]
+
+    rewrite(client, change)
+    assert texts(store, "s") == ["hello"] * 3
+    with pytest.raises(CorruptEntryError, match="entry 1 of session 's' is damaged"):
+        store.trim("s", keep_last=1)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
-from indelible.core.codec import CHECKSUM_FROM, CONTENT_DIGITS
+from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM, CONTENT_DIGITS
 
 # 48 bits: sums with a position and three times stay below 2**53, where Lua's numbers are exact.
 CHECKSUM_BITS = 4 * CONTENT_DIGITS
@@ -39,34 +39,24 @@ def parse_content_checksum(envelope: bytes) -> int:
         return compute_row_checksum(envelope)
 
 
-def compute_entry_checksum(
-    salt: int,
-    envelope: bytes,
-    *,
-    position: int = 0,
-    written_at_ms: int = 0,
-    deadline_ms: int | None = None,
-    generation: int = 0,
-    batch: int = 0,
-) -> int:
-    """Compute the checksum of a row; an engine adds the fields that it assigns itself."""
-    content = (salt + parse_content_checksum(envelope)) & CHECKSUM_MASK
-    return content + position + written_at_ms + (deadline_ms or 0) + generation + batch
+def compute_entry_checksum(salt: int, envelope: bytes, *place: int | None) -> int:
+    """Compute the checksum of a row; an engine adds the parts of the place that it assigns."""
+    checksum = (salt + parse_content_checksum(envelope)) & CHECKSUM_MASK
+    for part in place:
+        checksum += part or 0
+    return checksum
 
 
-def recover_content_checksum(
-    checksum: int,
-    salt: int,
-    *,
-    position: int,
-    written_at_ms: int,
-    deadline_ms: int | None,
-    generation: int,
-    batch: int,
-) -> int:
-    """Compute the content checksum from the checksum and the other fields of a row."""
-    place = position + written_at_ms + (deadline_ms or 0) + generation + batch
-    return (checksum - place - salt) & CHECKSUM_MASK
+def recover_content_checksum(checksum: int, salt: int, *place: int | None) -> int:
+    """Compute the content checksum from the checksum of a row and all parts of its place."""
+    for part in place:
+        checksum -= part or 0
+    return (checksum - salt) & CHECKSUM_MASK
+
+
+def split_checksums(joined: bytes) -> list[bytes]:
+    """Split the checksums of several envelopes, as they are kept for the key of an append."""
+    return [joined[at : at + CHECKSUM_BYTES] for at in range(0, len(joined), CHECKSUM_BYTES)]
 
 
 def compute_row_checksum(*fields: str | bytes | int | None) -> int:

@@ -75,6 +75,11 @@ class LogRow(NamedTuple):
     # As in `StoredEntry`; ignored in a row that is to be written.
     content: int | None = None
 
+    @property
+    def place(self) -> tuple[int | None, ...]:
+        """What the checksum of the row covers beside the content; see `checksums`."""
+        return self.position, self.written_at_ms, self.deadline_ms, self.generation, self.batch
+
 
 class Outline(NamedTuple):
     """An entry without its body."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from indelible import view
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
-from indelible.core.operations import Head, tuple_new
+from indelible.core.operations import Head, LogRow, Outline, tuple_new
 from indelible.core.rules import SessionState
 from indelible.model import Kind
 from indelible.view import Extents, View
@@ -123,6 +123,47 @@ def decode_links(text: str | None) -> tuple[str, ...]:
     if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
         raise ValueError(text)
     return tuple(call_ids)
+
+
+def build_log_row(
+    position: int,
+    number: int,
+    written_at_ms: int,
+    deadline_ms: int | None,
+    batch: int,
+    generation: int,
+    keep: bool,
+    key: str | bytes | None,
+    opens: str | None,
+    answers: str | None,
+    envelope: bytes,
+    content: int,
+) -> LogRow:
+    """Build an entry from its columns. One of which they are damaged has no kind."""
+    try:
+        kind, links = KIND_BY_NUMBER.get(number), (decode_links(opens), decode_links(answers))
+        name = key.decode() if isinstance(key, bytes) else key
+    except ValueError:
+        kind, links, name = None, ((), ()), None
+    place = position, kind, written_at_ms, deadline_ms, batch, generation
+    return LogRow(*place, bool(keep), name, *links, envelope, content)
+
+
+def build_outline(
+    session: str,
+    position: int,
+    number: int,
+    size_bytes: int,
+    keep: bool,
+    opens: str | None,
+    answers: str | None,
+) -> Outline:
+    """Build an entry without its body from its columns; raise if they are damaged."""
+    try:
+        links = decode_links(opens), decode_links(answers)
+        return Outline(position, KIND_BY_NUMBER[number], size_bytes, bool(keep), *links)
+    except (KeyError, ValueError) as error:
+        raise rules.build_outline_error(session, position) from error
 
 
 def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:

@@ -39,7 +39,11 @@ from indelible.backends.postgres.statements import (
     split_bounds,
 )
 from indelible.core import rules
-from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
+from indelible.core.checksums import (
+    compute_entry_checksum,
+    parse_content_checksum,
+    split_checksums,
+)
 from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
 from indelible.core.handlers import READS, WRITES
 from indelible.core.limits import SESSION_ID_BYTES_MAX
@@ -57,7 +61,13 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Operation
 from indelible.core.ranking import Occurrences
-from indelible.core.rows import KIND_BY_NUMBER, KeyUse, SearchScope, SessionRow, decode_links
+from indelible.core.rows import (
+    KeyUse,
+    SearchScope,
+    SessionRow,
+    build_log_row,
+    build_outline,
+)
 from indelible.core.session_list import Place
 from indelible.core.transaction import Transaction
 from indelible.errors import BusyError
@@ -320,15 +330,7 @@ class PostgresTransaction(Transaction):
             return
         salt, entries = self._context.salt(row.name), EntryColumns(search=self._context.search)
         for each in rows:
-            checksum = compute_entry_checksum(
-                salt,
-                each.envelope,
-                position=each.position,
-                written_at_ms=each.written_at_ms,
-                deadline_ms=each.deadline_ms,
-                generation=each.generation,
-                batch=each.batch,
-            )
+            checksum = compute_entry_checksum(salt, each.envelope, *each.place)
             entries.add(each.kind, each.keep, each.opens, each.answers, each.envelope, checksum)
         await Do(
             _REPLACE_ENTRIES if replace else _INSERT_ENTRIES,
@@ -349,18 +351,11 @@ class PostgresTransaction(Transaction):
 
     async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         params = row.number, start, limit, self._context.salt(row.name)
-        return [_build_log_row(fields) for fields in await Sql(_READ_LOG, params)]
+        return [build_log_row(*fields) for fields in await Sql(_READ_LOG, params)]
 
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         found = await Sql(_READ_OUTLINES, (row.number, *split_bounds(extents)))
-        outlines: list[Outline] = []
-        for position, kind, size, keep, opens, answers in sorted(found, key=itemgetter(0)):
-            try:
-                links = decode_links(opens), decode_links(answers)
-                outlines.append(Outline(position, KIND_BY_NUMBER[kind], size, keep, *links))
-            except (KeyError, ValueError) as error:
-                raise rules.build_outline_error(row.name, position) from error
-        return outlines
+        return [build_outline(row.name, *fields) for fields in sorted(found, key=itemgetter(0))]
 
     async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
         found = await Sql(_READ_CHECKSUMS, (row.number, start, stop))
@@ -441,9 +436,7 @@ class PostgresTransaction(Transaction):
         first, count, generation, joined, is_intact = rows[0]
         if not is_intact:
             raise build_damage_error(row.name, f"a key of position {first} in indelible.kept_key")
-        steps = range(0, len(joined), CHECKSUM_BYTES)
-        checksums = [joined[at : at + CHECKSUM_BYTES] for at in steps]
-        return KeyUse(key, first, count, generation), checksums
+        return KeyUse(key, first, count, generation), split_checksums(joined)
 
     async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         await Do(_KEEP_KEYS, (row.number, IntArray(use.first for use in uses)))
@@ -564,19 +557,6 @@ class PostgresTransaction(Transaction):
 
 
 # Rows
-
-
-def _build_log_row(fields: Row) -> LogRow:
-    position, number, written_at, deadline, batch, generation, keep, key = fields[:8]
-    opens, answers, payload, content = fields[8:]
-    try:
-        kind, links = KIND_BY_NUMBER.get(number), (decode_links(opens), decode_links(answers))
-        name = None if key is None else key.decode()
-    except ValueError:
-        # Damaged, like an entry of an unknown kind: the caller raises when it decodes it.
-        kind, name, links = None, None, ((), ())
-    place = position, kind, written_at, deadline, batch, generation
-    return LogRow(*place, keep, name, *links, payload, content)
 
 
 def _build_line(row: SessionRow, fields: Row) -> JournalLine:

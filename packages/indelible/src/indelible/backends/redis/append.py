@@ -16,8 +16,8 @@ from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head, parse_life
 from indelible.core import rules
-from indelible.core.checksums import compute_entry_checksum
-from indelible.core.codec import CHECKSUM_BYTES, ITEM_KINDS
+from indelible.core.checksums import compute_entry_checksum, split_checksums
+from indelible.core.codec import ITEM_KINDS
 from indelible.core.deadline import Deadline
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
@@ -99,7 +99,7 @@ def build_append_call(
     for kind, envelope, keep, opens, answers in op.drafts:
         size += len(envelope)
         arguments += (
-            compute_entry_checksum(keys.salt, envelope, batch=batch),
+            compute_entry_checksum(keys.salt, envelope, batch),
             format_rest(kind, keep, batch, key, opens, answers, envelope),
         )
         batch, key = 0, ""
@@ -132,8 +132,7 @@ def _replay(op: Append, head: Head, used: bytes) -> AppendResult:
     """Return the result of the first append with this key."""
     first_text, count_text, generation, sums = used.split(b" ")
     first, count = int(first_text), int(count_text)
-    stored = [sums[at : at + CHECKSUM_BYTES] for at in range(0, len(sums), CHECKSUM_BYTES)]
-    rules.refuse_different_content(op, first, stored)
+    rules.refuse_different_content(op, first, split_checksums(sums))
     return AppendResult(
         first,
         count,

@@ -58,15 +58,7 @@ def format_rest(
 def format_row(row: LogRow, salt: int) -> bytes:
     """Build a whole row, as a script would have written it."""
     deadline = b"" if row.deadline_ms is None else b"%d" % row.deadline_ms
-    checksum = compute_entry_checksum(
-        salt,
-        row.envelope,
-        position=row.position,
-        written_at_ms=row.written_at_ms,
-        deadline_ms=row.deadline_ms,
-        generation=row.generation,
-        batch=row.batch,
-    )
+    checksum = compute_entry_checksum(salt, row.envelope, *row.place)
     rest = format_rest(
         row.kind, row.keep, row.batch, row.key or "", row.opens, row.answers, row.envelope
     )
@@ -94,25 +86,25 @@ class Row(NamedTuple):
 
     def recover_content(self, position: int, salt: int) -> int:
         """Return the content checksum that follows from the row's checksum."""
-        return recover_content_checksum(
-            self.checksum,
-            salt,
-            position=position,
-            written_at_ms=self.written_at_ms,
-            deadline_ms=self.deadline_ms,
-            generation=self.generation,
-            batch=self.batch,
-        )
+        times = self.written_at_ms, self.deadline_ms
+        place = position, *times, self.generation, self.batch
+        return recover_content_checksum(self.checksum, salt, *place)
 
     def parse_links(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the ids of the tool calls that the entry opens and answers."""
+        """Return the ids of the tool calls that the entry opens and answers.
+
+        Damaged ones are a `ValueError`.
+        """
         if not self.links or self.kind in ITEM_KINDS:
             return (), ()
         try:
             opens, answers = json.loads(self.links)
-            return tuple(map(str, opens)), tuple(map(str, answers))
-        except (ValueError, TypeError):
-            return (), ()
+            links = tuple(opens), tuple(answers)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(self.links) from error
+        if not all(isinstance(call_id, str) for call_ids in links for call_id in call_ids):
+            raise ValueError(self.links)
+        return links
 
 
 def parse_row(raw: bytes) -> Row:
@@ -152,10 +144,13 @@ def parse_entry(position: int, raw: bytes, salt: int) -> StoredEntry:
 def parse_log_row(position: int, raw: bytes, salt: int) -> LogRow:
     """Take from a row all that is known of an entry."""
     row = parse_row(raw)
-    opens, answers = row.parse_links()
+    try:
+        kind, (opens, answers) = row.kind, row.parse_links()
+    except ValueError:
+        kind, opens, answers = None, (), ()
     return LogRow(
         position,
-        row.kind,
+        kind,
         row.written_at_ms,
         row.deadline_ms,
         row.batch,

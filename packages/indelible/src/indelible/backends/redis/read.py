@@ -28,7 +28,7 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan
 from indelible.core.rows import KIND_NUMBER
-from indelible.errors import ConflictError, CorruptEntryError, FormatError
+from indelible.errors import ConflictError, FormatError
 from indelible.model import Status
 from indelible.view import Extents
 
@@ -183,14 +183,11 @@ def _parse_outline(session: str, position: int, brief: bytes) -> Outline:
     size, _, raw = brief.partition(b" ")
     row = parse_row(raw)
     if row.kind is None:
-        raise CorruptEntryError(
-            f"entry {position} of session {session!r} is damaged; nothing was changed. repair takes"
-            " it out of view.",
-            session=session,
-            position=position,
-        )
-    opens, answers = row.parse_links()
-    return Outline(position, row.kind, int(size), row.keep, opens, answers)
+        raise rules.build_outline_error(session, position)
+    try:
+        return Outline(position, row.kind, int(size), row.keep, *row.parse_links())
+    except ValueError as error:
+        raise rules.build_outline_error(session, position) from error
 
 
 @HANDLERS.handles(ReadLog)

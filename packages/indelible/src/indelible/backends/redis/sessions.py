@@ -245,11 +245,8 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
     # Counted each time: a cluster may get another server meanwhile.
     while at.server < (servers := (yield from count_servers(context))):
         room = op.limit - len(listed)
-        run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS_FEW if at.given else keys)
-        if at.run and run != at.run:
-            # Another process serves these keys now, in an order of its own: from its beginning.
-            at = Bookmark(at.server)
-            continue
+        few = SCAN_KEYS_FEW if at.given else keys
+        at, after, found = yield from _scan(context, op, at, few)
         fresh = {each.name: each.head for each in found if hash_name(each.name) not in at.given}
         new = [name for name in fresh if name not in listed]
         if len(new) > room and keys > SCAN_KEYS_FEW and not at.given:
@@ -259,8 +256,8 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
         if len(new) > room:
             left = set(new[room:])
             given = (*at.given, *(hash_name(name) for name in fresh if name not in left))
-            return _build_page(listed, Bookmark(at.server, run, at.cursor, given))
-        at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
+            return _build_page(listed, at._replace(given=given))
+        at = after
         if len(listed) == op.limit and at.server < servers:
             return _build_page(listed, at)
     return _build_page(listed, None)
@@ -283,17 +280,13 @@ def _list_in_order(
     first: dict[str, tuple[Place, Head | None]] = {}
     at = Bookmark()
     while at.server < (yield from count_servers(context)):
-        run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS)
-        if at.run and run != at.run:
-            at = Bookmark(at.server)
-            continue
+        _, at, found = yield from _scan(context, op, at, SCAN_KEYS)
         for name, head, created_ms, activity_ms in found:
             place = session_list.build_place(order, name, created_ms, activity_ms)
             if place < after if order.descending else place > after:
                 first[name] = place, head
         ordered = sorted(first.items(), key=lambda each: each[1][0], reverse=order.descending)
         first = dict(ordered[: op.limit + 1])
-        at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
     places = [place for place, _ in first.values()]
     listed = {name: head for name, (_, head) in list(first.items())[: op.limit]}
     return _build_page(listed, places[op.limit - 1] if len(places) > op.limit else None)
@@ -301,16 +294,20 @@ def _list_in_order(
 
 def _scan(
     context: RedisContext, op: ListSessions, at: Bookmark, keys: int
-) -> Plan[tuple[str, int, list[FoundSession]]]:
-    """Call SCAN once; returns the server's run, the next cursor, and the sessions to list."""
+) -> Plan[tuple[Bookmark, Bookmark, list[FoundSession]]]:
+    """Call SCAN once; returns where it began, where the next call begins, and what it found."""
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield from send_commands(context, at.server, (("INFO", "server"), scan))
-    cursor, found = require(context, scanned)
+    run, (cursor, found) = parse_run(info), require(context, scanned)
+    if at.run and run != at.run:
+        # Another process serves these keys now, in an order of its own: from its beginning.
+        return (yield from _scan(context, op, Bookmark(at.server), keys))
     sessions = yield from _read_heads(context, at.server, found)
     listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
-    return parse_run(info), int(cursor), listed
+    after = Bookmark(at.server, run, int(cursor)) if int(cursor) else Bookmark(at.server + 1)
+    return at._replace(run=run), after, listed
 
 
 def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[list[FoundSession]]:

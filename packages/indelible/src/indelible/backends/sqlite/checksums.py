@@ -61,22 +61,6 @@ def register(db: apsw.Connection) -> None:
         db.create_scalar_function(name, function, deterministic=True)
 
 
-def _entry_checksum(
-    namespace: str,
-    name: str,
-    payload: bytes,
-    position: int,
-    written_at_ms: int,
-    deadline_ms: int | None,
-    generation: int,
-    batch: int,
-) -> int:
-    return checksums.compute_entry_checksum(
-        checksums.compute_session_salt(namespace, name),
-        payload,
-        position=position,
-        written_at_ms=written_at_ms,
-        deadline_ms=deadline_ms,
-        generation=generation,
-        batch=batch,
-    )
+def _entry_checksum(namespace: str, name: str, payload: bytes, *place: int | None) -> int:
+    salt = checksums.compute_session_salt(namespace, name)
+    return checksums.compute_entry_checksum(salt, payload, *place)

@@ -23,6 +23,7 @@ from indelible.core.checksums import (
     compute_entry_checksum,
     compute_row_checksum,
     compute_session_salt,
+    split_checksums,
 )
 from indelible.core.codec import (
     CHECKSUM_BYTES,
@@ -57,7 +58,8 @@ from indelible.core.rows import (
     KeyUse,
     SearchScope,
     SessionRow,
-    decode_links,
+    build_log_row,
+    build_outline,
     encode_links,
 )
 from indelible.core.session_list import Place, build_name_end
@@ -160,11 +162,11 @@ _READ_ENTRIES = f"""
     FROM entry WHERE id >= ? AND id < ? ORDER BY id"""
 _READ_ENTRIES_BACKWARDS = _READ_ENTRIES + " DESC"
 _READ_LOG = f"""
-    SELECT id, kind, written_at, deadline, batch_size, generation, keep, key, opens, answer_ids,
-        payload, {CONTENT}
+    SELECT id & {POSITION_MASK}, kind, written_at, deadline, batch_size, generation, keep, key,
+        opens, answer_ids, payload, {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
-_READ_OUTLINES = """
-    SELECT id, kind, length(payload), keep, opens, answer_ids FROM entry
+_READ_OUTLINES = f"""
+    SELECT id & {POSITION_MASK}, kind, length(payload), keep, opens, answer_ids FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
 _READ_CHECKSUMS = f"""
     SELECT ifnull(substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES}), x'') FROM entry
@@ -397,20 +399,12 @@ class SqliteTransaction(Transaction):
     async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         ids = build_entry_ids(row.number, start, row.end)
         found = self._db.execute(_READ_LOG, (self._salt(row), *ids, limit))
-        return [_build_log_row(fields) for fields in found]
+        return [build_log_row(*fields) for fields in found]
 
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
-        outlines: list[Outline] = []
         ids = [build_entry_ids(row.number, start, stop) for start, stop in extents]
         found = chain.from_iterable(self._db.execute(_READ_OUTLINES, each) for each in ids)
-        for entry_id, kind, size, keep, opens, answers in found:
-            position = entry_id & POSITION_MASK
-            try:
-                links = decode_links(opens), decode_links(answers)
-                outlines.append(Outline(position, KIND_BY_NUMBER[kind], size, bool(keep), *links))
-            except (KeyError, ValueError) as error:
-                raise rules.build_outline_error(row.name, position) from error
-        return outlines
+        return [build_outline(row.name, *fields) for fields in found]
 
     async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
         found = self._db.execute(_READ_CHECKSUMS, build_entry_ids(row.number, start, stop))
@@ -500,9 +494,7 @@ class SqliteTransaction(Transaction):
             return None
         fields = _check_row(row, f"the row of key {key!r}", rows[0])
         _, _, _, first, count, generation, joined = fields
-        steps = range(0, len(joined), CHECKSUM_BYTES)
-        checksums = [joined[at : at + CHECKSUM_BYTES] for at in steps]
-        return KeyUse(key, first, count, generation), checksums
+        return KeyUse(key, first, count, generation), split_checksums(joined)
 
     async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         for use in uses:
@@ -670,28 +662,8 @@ def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
         encode_links(opens),
         encode_links(answers),
         envelope,
-        compute_entry_checksum(
-            salt,
-            envelope,
-            position=position,
-            written_at_ms=written_at,
-            deadline_ms=deadline,
-            generation=generation,
-            batch=batch,
-        ),
+        compute_entry_checksum(salt, envelope, position, written_at, deadline, generation, batch),
     )
-
-
-def _build_log_row(fields: tuple[Any, ...]) -> LogRow:
-    entry_id, number, written_at, deadline, batch, generation, keep, key = fields[:8]
-    opens, answers, payload, content = fields[8:]
-    try:
-        kind, links = KIND_BY_NUMBER.get(number), (decode_links(opens), decode_links(answers))
-    except ValueError:
-        # As damaged as one of an unknown kind, and reported in the same way.
-        kind, links = None, ((), ())
-    place = (entry_id & POSITION_MASK, kind, written_at, deadline, batch, generation)
-    return LogRow(*place, bool(keep), key, *links, payload, content)
 
 
 @cache
