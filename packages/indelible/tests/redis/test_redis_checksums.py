@@ -8,7 +8,7 @@ from indelible import CorruptEntryError, FormatError
 from indelible.backends.redis.keys import VIEW_FIELDS
 
 HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
-HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS = (
+HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = (
     f"indelible:{{:s}}{part}" for part in "hvlksjqi"
 )
 
@@ -296,8 +296,8 @@ def test_a_quarantine_that_was_changed_is_found(store, client):
     fill(store)
     rewrite(client, empty_payload)
     store.repair("s")
-    ((name, value),) = client.hgetall(ASIDE).items()
-    client.hset(ASIDE, name, value + b"!")
+    ((name, value),) = client.hgetall(QUARANTINE).items()
+    client.hset(QUARANTINE, name, value + b"!")
     with pytest.raises(FormatError, match="quarantine"):
         store.quarantined("s")
     assert not store.verify().ok

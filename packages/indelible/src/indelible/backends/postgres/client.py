@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
-    maintenance,
     read,
     risks,
     schema,
@@ -22,7 +21,7 @@ from indelible.backends.postgres.append import (
     build_result,
     sort_appends,
 )
-from indelible.backends.postgres.connection_pool import GivenPool, OwnPool
+from indelible.backends.postgres.connection_pool import ApplicationPool, OwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
 from indelible.backends.postgres.statements import send_nothing, to_plan
@@ -69,12 +68,12 @@ class PostgresClient:
         self._context = options.context()
         # The key that signs cursors, once it was read.
         self._cursor_key: bytes | None = None
-        self.pool: OwnPool | GivenPool
+        self.pool: OwnPool | ApplicationPool
         if isinstance(options.target, str):
             conninfo, servers = options.conninfo()
             self.pool = OwnPool(conninfo, servers=servers, place=options.shown, seam=options.seam)
         else:
-            self.pool = GivenPool(options.target, place=options.shown, seam=options.seam)
+            self.pool = ApplicationPool(options.target, place=options.shown, seam=options.seam)
         self.batcher: Batcher[Append, str | None] = Batcher(
             self._send_group,
             senders=SENDERS_MAX,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
-    maintenance,
     read,
     risks,
     schema,
@@ -21,7 +20,7 @@ from indelible.backends.postgres.append import (
     build_result,
     sort_appends,
 )
-from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
+from indelible.backends.postgres.connection_pool_async import AsyncApplicationPool, AsyncOwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
 from indelible.backends.postgres.statements import send_nothing, to_plan
@@ -68,14 +67,14 @@ class AsyncPostgresClient:
         self._context = options.context()
         # The key that signs cursors, once it was read.
         self._cursor_key: bytes | None = None
-        self.pool: AsyncOwnPool | AsyncGivenPool
+        self.pool: AsyncOwnPool | AsyncApplicationPool
         if isinstance(options.target, str):
             conninfo, servers = options.conninfo()
             self.pool = AsyncOwnPool(
                 conninfo, servers=servers, place=options.shown, seam=options.seam
             )
         else:
-            self.pool = AsyncGivenPool(options.target, place=options.shown, seam=options.seam)
+            self.pool = AsyncApplicationPool(options.target, place=options.shown, seam=options.seam)
         self.batcher: AsyncBatcher[Append, str | None] = AsyncBatcher(
             self._send_group,
             senders=SENDERS_MAX,

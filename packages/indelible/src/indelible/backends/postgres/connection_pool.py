@@ -182,7 +182,7 @@ class OwnPool:
             self._slots.wake_all()
 
 
-class GivenPool:
+class ApplicationPool:
     """The pool of an application. Its connections go back as they came."""
 
     def __init__(

@@ -181,7 +181,7 @@ class AsyncOwnPool:
             self._slots.wake_all()
 
 
-class AsyncGivenPool:
+class AsyncApplicationPool:
     """The pool of an application. Its connections go back as they came."""
 
     def __init__(

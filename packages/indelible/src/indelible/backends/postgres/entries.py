@@ -46,7 +46,7 @@ class EntryColumns:
         checksum: int,
     ) -> None:
         """Add an entry. The kind is None if that of a copied entry is damaged."""
-        embedder, vector = index_vector(kind, envelope)
+        embedder, vector = build_vector_columns(kind, envelope)
         self.kinds.append(KIND_NUMBER[kind] if kind is not None else 0)
         self.keeps.append(keep)
         self.opens.append(encode_links(opens))
@@ -75,7 +75,7 @@ class EntryColumns:
         )
 
 
-def index_vector(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
+def build_vector_columns(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
     """Embedder and vector of a summary, as its row has them; None for both if they are unknown.
 
     They are unknown if the envelope is damaged: a search then reads the payload, and raises.

@@ -81,7 +81,9 @@ class _Reader(PostgresTransaction):
         context = self._context
         salt = context.salt(name) if self._newest else 0
         wanted = self._newest, self._others, KIND_BYTES, salt
-        (fields,) = await Fetch(LOAD_SESSION, (*context.named(name), context.now_ms(), *wanted))
+        (fields,) = await Fetch(
+            LOAD_SESSION, (*context.get_primary_key(name), context.now_ms(), *wanted)
+        )
         row, self._now_ms = build_session_row(name, fields)
         columns = fields[COLUMNS_COUNT:]
         if columns[0] is not None:

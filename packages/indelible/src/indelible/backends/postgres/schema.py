@@ -1,4 +1,4 @@
-"""The tables: created, recognised, migrated, or refused untouched."""
+"""The tables: created, recognised, migrated, or refused untouched; and checked as a whole."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from importlib.resources import files
 from typing import Final
 
 from indelible.backends.postgres.arrays import IntArray
+from indelible.backends.postgres.sessions import build_checksum
 from indelible.backends.postgres.statements import (
+    HANDLERS,
+    All,
     Begin,
     Commit,
     Do,
+    PostgresContext,
     RunScript,
     Sql,
     format_milliseconds,
 )
+from indelible.backends.postgres.transaction import CHECKSUMS, PARTS
 from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.core.deadline import Deadline
+from indelible.core.operations import CheckEngine, Scrub
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
@@ -109,3 +115,26 @@ async def _read_format(place: str) -> tuple[int, bool]:
             oldest=about["oldest_format"],
         )
     return about["format"], True
+
+
+@HANDLERS.handles(CheckEngine)
+async def check_engine(_context: PostgresContext, _op: CheckEngine) -> tuple[str, ...]:
+    """Rows that belong to no session, and rows whose checksum does not match."""
+    queries = {
+        f"rows of {table} belong to no session": f"SELECT count(*) FROM indelible.{table} AS part"
+        " WHERE NOT EXISTS (SELECT FROM indelible.session WHERE number = part.session)"
+        for table in PARTS
+    }
+    for table, checksum in {"session": build_checksum(), **CHECKSUMS}.items():
+        query = f"SELECT count(*) FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"
+        queries[f"rows of {table} are damaged: their checksum does not match"] = query
+    counts = await All(tuple(map(Sql, queries.values())))
+    return tuple(
+        f"{count} {what}" for what, ((count,),) in zip(queries, counts, strict=True) if count
+    )
+
+
+@HANDLERS.handles(Scrub)
+async def scrub(_context: PostgresContext, _op: Scrub) -> tuple[str, ...]:
+    """Do nothing: no client can clear the server's files. The receipt of an erasure says so."""
+    return ()

@@ -111,7 +111,7 @@ async def load_session(
     context: PostgresContext, session: str, *also: Sql
 ) -> tuple[SessionRow | None, Head, list[Rows]]:
     """Load a session, and send more queries that read the same state in the same round trip."""
-    params = *context.named(session), context.now_ms(), 0, None, 0, 0
+    params = *context.get_primary_key(session), context.now_ms(), 0, None, 0, 0
     if also:
         (first,), *others = await All((Sql(LOAD_SESSION, params), *also))
     else:
@@ -183,7 +183,7 @@ async def read_head(context: PostgresContext, op: ReadHead) -> Head:
     if not op.count_snapshots:
         _, head, _ = await load_session(context, op.session)
         return head
-    count = Sql(_COUNT_SNAPSHOTS, context.named(op.session))
+    count = Sql(_COUNT_SNAPSHOTS, context.get_primary_key(op.session))
     _, head, (((snapshots,),),) = await load_session(context, op.session, count)
     if head.status is Status.ACTIVE:
         head.snapshots = snapshots

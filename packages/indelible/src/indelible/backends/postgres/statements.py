@@ -43,8 +43,8 @@ class PostgresContext:
         """The caller's time, if it has one of its own."""
         return None if self.clock is None else read_clock_ms(self.clock)
 
-    def named(self, session: str) -> tuple[bytes, bytes]:
-        """The first two parameters of most statements."""
+    def get_primary_key(self, session: str) -> tuple[bytes, bytes]:
+        """The key of a session's row: the first two parameters of most statements."""
         return self.namespace, session.encode()
 
     def salt(self, session: str) -> int:

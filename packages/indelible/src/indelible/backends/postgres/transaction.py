@@ -248,7 +248,7 @@ class PostgresTransaction(Transaction):
     # Sessions
 
     async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002 (its number may be what is damaged)
-        params = *self._context.named(name), self._context.now_ms()
+        params = *self._context.get_primary_key(name), self._context.now_ms()
         if self._writes:
             rows = await Sql(LOCK_SESSION, params)
         else:
@@ -274,12 +274,12 @@ class PostgresTransaction(Transaction):
         rows = await Sql(
             "SELECT name FROM indelible.session WHERE namespace = $1 AND forked_from = $2"
             " ORDER BY name",
-            self._context.named(name),
+            self._context.get_primary_key(name),
         )
         return tuple(fork.decode() for (fork,) in rows)
 
     async def create_session(self, name: str) -> int:
-        rows = await Sql(_CREATE_SESSION, self._context.named(name))
+        rows = await Sql(_CREATE_SESSION, self._context.get_primary_key(name))
         if not rows:
             raise BusyError(f"another writer began session {name!r} at this very moment")
         number: int = rows[0][0]
@@ -290,7 +290,7 @@ class PostgresTransaction(Transaction):
         await Do(
             _SAVE_SESSION,
             (
-                *self._context.named(row.name),
+                *self._context.get_primary_key(row.name),
                 row.life,
                 row.born,
                 row.end,
@@ -315,7 +315,7 @@ class PostgresTransaction(Transaction):
         await self.delete_parts(row)
         await Do(
             "DELETE FROM indelible.session WHERE namespace = $1 AND name = $2",
-            self._context.named(row.name),
+            self._context.get_primary_key(row.name),
         )
 
     async def sync(self, row: SessionRow) -> None:
@@ -347,7 +347,7 @@ class PostgresTransaction(Transaction):
             ),
         )
         end = rows[-1].position + 1, rows[-1].deadline_ms, rows[-1].written_at_ms
-        await Do(_EXTEND_LOG, (*self._context.named(row.name), *end))
+        await Do(_EXTEND_LOG, (*self._context.get_primary_key(row.name), *end))
 
     async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         params = row.number, start, limit, self._context.salt(row.name)

@@ -34,7 +34,7 @@ async def rollback(context: PostgresContext, op: Rollback) -> ViewChangeResult:
     if expected is None or (expected.isascii() and expected.isprintable()):
         row = await _call_guarded(
             _ROLL_BACK,
-            *context.named(op.session),
+            *context.get_primary_key(op.session),
             context.now_ms(),
             expected,
             op.snapshot.encode(),
@@ -61,7 +61,7 @@ async def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> SnapshotR
     """Store the view and the end of the log under a new id."""
     row = await _call_guarded(
         _SAVE_SNAPSHOT,
-        *context.named(op.session),
+        *context.get_primary_key(op.session),
         context.now_ms(),
         op.id.encode(),
         None if op.label is None else op.label.encode(),

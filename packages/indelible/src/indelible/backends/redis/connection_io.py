@@ -10,7 +10,7 @@ from indelible.backends.redis.connections import (
     TIMEOUT_S_MIN,
     RedisOptions,
     build_cluster_client,
-    connecting_within,
+    limit_connect_time,
 )
 from indelible.core.leases import call_into
 
@@ -114,7 +114,7 @@ def connect_slot(slot: ConnectionSlot, pool: Any, left_s: float) -> Any:
     """
     left_s = max(left_s, TIMEOUT_S_MIN)
     if not slot.box:
-        with connecting_within(left_s):
+        with limit_connect_time(left_s):
             call_into(slot.box, pool.get_connection)
     connection, timeout_s = slot.box[0], slot.timeout_s
     # Not if it waits about as long already. A simulated connection has no socket.

@@ -84,7 +84,7 @@ _ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
 
 
 @contextmanager
-def connecting_within(seconds: float) -> Iterator[None]:
+def limit_connect_time(seconds: float) -> Iterator[None]:
     """Connections of our own that are opened in here take no longer than this."""
     token = _ends_at.set(time.monotonic() + seconds)
     try:

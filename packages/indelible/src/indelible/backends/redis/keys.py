@@ -17,8 +17,8 @@ FORMAT_KEY = PREFIX + "format"
 SECRET_KEY = PREFIX + "secret"
 
 # The parts of a session: what stands after the hash tag, in the order in which scripts take them.
-HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS = "hvlksjqi"
-PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS)
+HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = "hvlksjqi"
+PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS)
 
 VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
 

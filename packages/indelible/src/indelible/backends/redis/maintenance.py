@@ -13,9 +13,9 @@ from indelible.backends.redis.calls import (
     to_pairs,
 )
 from indelible.backends.redis.keys import (
-    ASIDE,
     HEAD,
     JOURNAL,
+    QUARANTINE,
     SNAPSHOTS,
     USED,
     VIEW,
@@ -289,7 +289,7 @@ _CHECKED = (
     (USED, b"k", "the key of a caller"),
     (SNAPSHOTS, b"s", "the snapshot"),
     (JOURNAL, b"", "the line of the journal"),
-    (ASIDE, b"q", "the entry in quarantine at"),
+    (QUARANTINE, b"q", "the entry in quarantine at"),
 )
 
 
@@ -355,7 +355,9 @@ def read_quarantine(
     context: RedisContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """Read what was put into quarantine."""
-    _, seal, answers = yield from read_parts(context, op.session, ("HGETALL", ASIDE), checks="head")
+    _, seal, answers = yield from read_parts(
+        context, op.session, ("HGETALL", QUARANTINE), checks="head"
+    )
     found = []
     for position, value in to_pairs(answers[0] if answers else ()):
         text = seal.open(b"q" + position, value, "its quarantine")

@@ -83,7 +83,7 @@ class RequestBatch:
             assert replies is not None
             if isinstance(replies[-1], Exception):
                 self.met_replica = self.met_replica or _is_read_only(replies[-1])
-            elif not confirmed and pending.request.confirmed and _wrote(replies[-1]):
+            elif not confirmed and pending.request.confirmed and _may_have_written(replies[-1]):
                 replies[-1] = UnconfirmedError("too few replicas answered in time")
             pending.succeed(replies)
 
@@ -91,7 +91,7 @@ class RequestBatch:
         """Tell each request that the connection broke, unless its replies came all the same."""
         for pending, replies in self._split():
             # A write that is to be confirmed is not done with its reply; a refused one is.
-            if replies is None or (pending.request.confirmed and _wrote(replies[-1])):
+            if replies is None or (pending.request.confirmed and _may_have_written(replies[-1])):
                 pending.succeed(Lost(error, sent))
             else:
                 pending.succeed(replies)
@@ -115,7 +115,7 @@ class RequestBatch:
                         yield pending, [answer]
 
 
-def _wrote(reply: Any) -> bool:
+def _may_have_written(reply: Any) -> bool:
     """Whether something may have been written: not by an append whose guard did not hold."""
     return reply != 0 and not isinstance(reply, Exception)
 

@@ -5,10 +5,10 @@
 -- its deadline.
 local function load_counts(s)
   if not s.counts then
-    local lines, taken, keys, snapshots, journal, aside, items =
+    local lines, taken, keys, snapshots, journal, quarantine, items =
       string.match(s.state, ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     s.lines, s.taken = tonumber(lines), tonumber(taken)
-    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(aside),
+    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(quarantine),
       tonumber(items)}
   end
   return s.counts

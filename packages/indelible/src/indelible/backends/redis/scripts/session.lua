@@ -2,7 +2,7 @@
 local s = load_session(1)
 if s.error then return s.error end
 if s.life then load_counts(s) end
-s.snapshots, s.journal, s.aside = KEYS[5], KEYS[6], KEYS[7]
+s.snapshots, s.journal, s.quarantine = KEYS[5], KEYS[6], KEYS[7]
 
 local function build_error(what)
   return redis.error_reply('DAMAGED ' .. what)
