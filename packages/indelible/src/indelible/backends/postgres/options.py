@@ -46,7 +46,7 @@ class PostgresOptions:
     seam: Any = None
 
     def context(self) -> PostgresContext:
-        """What its plans share."""
+        """Build the context of its plans."""
         return PostgresContext(self.namespace.encode(), self.clock, self.search)
 
     def conninfo(self) -> tuple[str, int]:

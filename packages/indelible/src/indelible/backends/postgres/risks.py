@@ -1,4 +1,4 @@
-"""What the running server promises, and what it can lose: read from its own settings."""
+"""Claims and risks that follow from the settings of the running server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
 from indelible.model import Claims, Durability, Gravity, Risk
 
-# What each row of pg_stat_replication says is hidden from most roles; that it is there is not.
+# Most roles see that pg_stat_replication has rows, but not their values.
 _SETTINGS: Final = """
     SELECT current_setting('server_version'), current_setting('fsync') = 'on',
         current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
@@ -64,7 +64,7 @@ class PostgresSettings(NamedTuple):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged commit survives."""
+        """The level of an acknowledged commit."""
         if self.synchronous_commit == "off":
             return Durability.NONE
         if not self.fsync or not self.full_page_writes:
@@ -83,7 +83,7 @@ async def read_settings() -> PostgresSettings:
 
 @HANDLERS.handles(Identify)
 async def identify(context: PostgresContext, _op: Identify) -> str | None:
-    """Name the server and its database, whatever URL leads there, and the namespace."""
+    """Return an id of the server, its database and the namespace, the same for every URL."""
     ((place,),) = await Sql(_PLACE)
     return f"{place} {context.namespace.decode()}"
 
@@ -95,7 +95,7 @@ async def find_risks(_context: PostgresContext, _op: FindRisks) -> tuple[Risk, .
 
 
 def build_claims(settings: PostgresSettings, *, ttl_clock: str) -> Claims:
-    """What is promised on this server, now."""
+    """Build the claims of a store on this server."""
     return Claims(
         engine="postgresql",
         engine_version=settings.version,
@@ -113,7 +113,7 @@ def build_claims(settings: PostgresSettings, *, ttl_clock: str) -> Claims:
 
 
 def build_risks(settings: PostgresSettings) -> tuple[Risk, ...]:
-    """What may be lost on this server, now."""
+    """List the risks of a store on this server."""
     return (
         *_find_disk_risks(settings),
         *_find_role_risks(settings),

@@ -1,4 +1,4 @@
-"""What the handlers of this backend share: their context, and the statements that they await.
+"""The context of handlers, and the statements that they await.
 
 Handlers are coroutines that await statements and nothing else. So the blocking client runs them as
 well as the async one: it performs each statement and sends its result into the coroutine.
@@ -31,7 +31,7 @@ LOCK_WAIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PostgresContext:
-    """What the plans of one store share."""
+    """The options of a store that its plans need."""
 
     namespace: bytes
     # None for the server's time, which is the rule; a caller's clock is for tests.
@@ -48,7 +48,7 @@ class PostgresContext:
         return self.namespace, session.encode()
 
     def salt(self, session: str) -> int:
-        """What binds the checksums of entries to their session."""
+        """A number that binds the checksums of entries to their session."""
         return compute_session_salt(self.namespace.decode(), session)
 
 
@@ -62,7 +62,7 @@ HANDLERS: Final[Handlers[PostgresContext]] = Handlers()
 
 
 class Statement(Operation[R]):
-    """What a handler awaits."""
+    """A statement, or a step of a transaction, that a handler awaits."""
 
     __slots__ = ()
 

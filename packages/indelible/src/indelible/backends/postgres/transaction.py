@@ -123,7 +123,7 @@ _INSERT_ENTRIES: Final = """
         $15::text[], $16::bytea[], $17::text[], $18::bigint[])
         AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
             payload, embedder, vector, item, words, checksum)"""
-# What an earlier attempt wrote is the same; an entry that is erased gets another payload.
+# An earlier attempt wrote the same rows; an erased entry gets another payload.
 _REPLACE_ENTRIES: Final = f"""{_INSERT_ENTRIES}
     ON CONFLICT (session, position) DO UPDATE SET payload = excluded.payload,
         embedder = excluded.embedder, vector = excluded.vector, item = excluded.item,
@@ -513,7 +513,7 @@ class PostgresTransaction(Transaction):
 
     async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         shown, end = record.view, record.end
-        # What the tail holds is the last extent.
+        # The tail becomes the last extent.
         tail = () if shown.tail == end else ((shown.tail, end),)
         await Do(
             _INSERT_SNAPSHOT,

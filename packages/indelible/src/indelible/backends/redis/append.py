@@ -26,7 +26,7 @@ from indelible.core.plan import Plan
 from indelible.errors import ConflictError
 from indelible.model import Status
 
-# What an append says of the life that it follows if there was none.
+# The value of `over` if the session has no earlier life.
 _NO_LIFE = "-"
 
 

@@ -1,4 +1,4 @@
-"""What is sent to a server: commands and calls of scripts; and what all handlers share."""
+"""Requests to a server, as commands or calls of scripts, and the context of all handlers."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def build_append(calls: Sequence[ScriptCall]) -> Command:
 
 
 class RedisContext:
-    """What the handlers of one store share."""
+    """The options of a store, and the keys of its sessions, for all handlers."""
 
     def __init__(self, options: RedisOptions) -> None:
         self.namespace = options.namespace

@@ -133,12 +133,12 @@ async def connect_slot_async(slot: ConnectionSlot, pool: Any, _left_s: float) ->
 
 
 def read_reply(connection: Any, _left_s: float) -> Any:
-    """Read one reply, undecoded whatever the client's settings."""
+    """Read one reply, undecoded even if the client has `decode_responses`."""
     return connection.read_response(disable_decoding=True)
 
 
 async def read_reply_async(connection: Any, left_s: float) -> Any:
-    """Read one reply, undecoded whatever the client's settings."""
+    """Read one reply, undecoded even if the client has `decode_responses`."""
     return await connection.read_response(disable_decoding=True, timeout=left_s)
 
 

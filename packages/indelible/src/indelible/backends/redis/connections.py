@@ -59,7 +59,7 @@ class RedisOptions:
     # The target as messages show it.
     shown: str
     namespace: str
-    # What was demanded; None for whatever the server gives.
+    # The demanded level; None if any level will do.
     durability: Durability | None
     timeout_s: float
     # Only tests bring a clock of their own; None for the server's.

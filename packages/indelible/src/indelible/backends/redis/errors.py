@@ -20,7 +20,7 @@ from indelible.errors import (
 
 
 class Next(Enum):
-    """What to do about a server's refusal."""
+    """The reaction to a server's refusal."""
 
     RAISE = auto()
     # It will pass: ask again a little later.

@@ -36,7 +36,7 @@ class SessionKeys(NamedTuple):
     names: tuple[bytes, ...]
     # The slot of a cluster that they lie in.
     slot: int
-    # What the checksums of its entries begin with.
+    # Binds the checksums of entries to the session.
     salt: int
 
 

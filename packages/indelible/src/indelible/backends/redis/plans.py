@@ -23,7 +23,7 @@ from indelible.core.plan import Plan
 from indelible.errors import FormatError
 from indelible.model import Claims
 
-# What the keys on a server look like; the layout is in DESIGN.md.
+# The format of the keys; the layout is in DESIGN.md.
 FORMAT = 6
 
 

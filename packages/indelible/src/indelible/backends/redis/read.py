@@ -110,7 +110,7 @@ def read_rows(
 ) -> Plan[tuple[Head, int | None, Rows]]:
     """Read a portion: the session, where the next one begins, and rows with their positions.
 
-    What is visible now is read, what a frozen view shows, or whatever lies in `extents`. A visible
+    It has the entries that are visible now, those of a frozen view, or all in `extents`. A visible
     position that has no row gets an empty one. With `brief`, rows end behind the checksum of the
     envelope, and begin with the envelope's size.
     """

@@ -1,4 +1,4 @@
-"""What a server can lose as it is set up: claims, and risks with what to change."""
+"""Claims and risks that follow from the settings of the servers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class RedisSettings:
 
     @property
     def can_wait_for_disks(self) -> bool:
-        """Whether the server has WAITAOF, and ever syncs, so that it can come to an end."""
+        """Whether the server has WAITAOF, and ever syncs: otherwise WAITAOF would never end."""
         has_it = self.name == "valkey" or _parse_version(self.version) >= (7, 2)
         return has_it and self.appendonly and self.appendfsync != "no"
 

@@ -1,4 +1,4 @@
--- What an append does with keys of callers and with items. Needs the prelude and changes.lua. A session
+-- Functions of an append for keys of callers and for items. Needs the prelude and changes.lua. A session
 -- collects what is written at the end: `sent` has the keys that its appends had, `keys` their values in the
 -- index, `members` scores and members of the index of items, `newest` the newest position of each.
 

@@ -1,6 +1,6 @@
 -- Replace the view, if it is still the one that the change was computed from.
 -- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 key, 8 extents, 9 tail ('' for the end),
--- 10 expected, 11 undoes, 12 touch, 13 the snapshot to go back to, whatever the session shows now.
+-- 10 expected, 11 undoes, 12 touch, 13 the snapshot to roll back to.
 local change, key, text, snapshot = ARGV[6], ARGV[7], ARGV[8], ARGV[13]
 if not s.active then return {'changed'} end
 local done, undone_by = read_change(key)
@@ -13,7 +13,7 @@ if snapshot then
   local record = read_snapshot(snapshot)
   if broken then return broken end
   if not record then return {'changed'} end
-  -- What it showed, with its tail up to where the log ended then.
+  -- The view of the snapshot, with its tail closed at the end of the log.
   local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
   text = extents
   if tonumber(from) > tonumber(last) then return {'outside'} end
@@ -44,7 +44,7 @@ local before, after = s.view[1] .. ' ' .. s.view[2], tail .. ' ' .. text
 s.lines, s.gen = s.lines + 1, whole(s.gen + 1)
 s.view[1], s.view[2] = tail, text
 save_view(s, {1, 2})
--- What a caller named comes last, so that it may hold anything.
+-- Text of the caller comes last, so that it may hold any character.
 local line = table.concat({s.lines, now, s.gen, s.stop}, ' ')
   .. '|' .. before .. '|' .. after .. '|' .. change
 local added = call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. s.lines, key)

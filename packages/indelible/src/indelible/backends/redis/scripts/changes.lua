@@ -1,4 +1,4 @@
--- What changes more of a session than its end and its deadline. Needs the prelude.
+-- Functions that change more of a session than its end and its deadline. Needs the prelude.
 
 -- Load how many journal lines and snapshots were ever written, and how many fields the other hashes
 -- and members the index of items have. They are needed to change anything of a state but its end and

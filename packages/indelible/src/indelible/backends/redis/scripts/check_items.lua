@@ -1,5 +1,5 @@
--- What is wrong with the index of items, a portion at a time: where the next one begins (false if there
--- is none), and positions. ARGV: 3 'index' for members without their entries, or 'log' for entries without
+-- Compare the index of items with the log, a portion at a time. Returns where the next portion begins (false if
+-- there is none), and the positions that do not match. ARGV: 3 'index' for members without their entries, or 'log' for entries without
 -- their members, 4 where to begin ('' for the beginning).
 local wrong, at = {}, ARGV[4]
 if not s.active then return {false, wrong} end

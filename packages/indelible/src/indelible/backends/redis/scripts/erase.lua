@@ -1,4 +1,4 @@
--- Remove every key of a session, whatever is left of it.
+-- Remove every key of a session, damaged or not.
 local snapshots = call('HLEN', s.snapshots)
 call('UNLINK', unpack(KEYS))
 return snapshots

@@ -1,4 +1,4 @@
--- What decides about an append whose guard did not hold: the session, the append with its key, and where
+-- State that decides about an append whose guard did not hold: the session, the append with its key, and where
 -- the newest visible entry of an item is. ARGV: 3 key, 4 fresh, 5 touch, 6 whether it needs the index of items,
 -- 7 item, or ''.
 local used, newest, wrong = false, false, nil

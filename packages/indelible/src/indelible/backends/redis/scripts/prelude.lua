@@ -1,4 +1,4 @@
--- What every script begins with: the time, checksums, and a session as a table. KEYS holds the eight
+-- The beginning of every script: the time, checksums, and a session as a table. KEYS holds the eight
 -- keys of each session, in the order of keys.py. ARGV begins with the caller's time ('' for the
 -- server's own; only tests have one) and how long after the deadline the engine frees keys.
 -- A script creates its functions in every call, so that those of append.lua are few.

@@ -18,7 +18,7 @@ if #text > TEXT_SMALL and ARGV[6] ~= format_version(s) then
   return {'large', format_version(s), tail, text, s.stop}
 end
 s.taken = s.taken + 1
--- What a caller named comes last, so that it may hold anything.
+-- Text of the caller comes last, so that it may hold any character.
 local record = table.concat({s.taken, now, s.stop, tail, text}, ' ') .. '|'
   .. ARGV[4]
 s.counts[2] = s.counts[2] + call('HSET', s.snapshots, ARGV[3], seal(s, 's' .. ARGV[3], record))

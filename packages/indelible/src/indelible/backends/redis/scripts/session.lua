@@ -1,4 +1,4 @@
--- What every script on one session goes on with: the session, and what is wrong with its parts.
+-- Follows the prelude in every script on one session: loads it, and checks its parts.
 local s = load_session(1)
 if s.error then return s.error end
 if s.life then load_counts(s) end
@@ -35,7 +35,7 @@ local function count_parts()
   for n = 1, 5 do s.counts[n] = count_part(n) end
 end
 
--- What was found to be damaged while values were read. A script that reads some returns it before it
+-- The error for a damaged value that was read. A script that reads values returns it before it
 -- writes anything.
 local broken
 

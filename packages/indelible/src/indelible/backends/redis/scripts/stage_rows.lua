@@ -5,7 +5,7 @@ if not s.staged or s.life ~= ARGV[3] then return {'exists'} end
 local current = call('HGET', s.head, 'keyed') or ''
 for n = 4, #ARGV, 6 do
   local position, row, deadline, key, about, sum = unpack(ARGV, n, n + 5)
-  -- What a lost reply left undone is done; what it did is there.
+  -- Rows of an earlier attempt, whose reply was lost, are there already.
   if tonumber(position) >= s.stop then
     call('ZADD', s.log, position, row)
     local member = index_row(row, position)
