@@ -36,7 +36,12 @@ PARTS = [
 ]
 LEVEL = {part: level for level, parts in enumerate(PARTS) for part in parts}
 # The last parts do not import one another, but for these.
-SIDEWAYS = {("cli", "adapters"), ("cli", "inspector"), ("__main__", "cli")}
+SIDEWAYS = {
+    ("cli", "adapters"),
+    ("cli", "inspector"),
+    ("inspector", "adapters"),
+    ("__main__", "cli"),
+}
 # Only the module that describes indelible to the kit imports the kit.
 KIT_USERS = {"indelible.testing.contract_target", "indelible.testing.recording"}
 

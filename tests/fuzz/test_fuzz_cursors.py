@@ -164,6 +164,7 @@ VERBS = {
         "mine", store.list_snapshots("mine")[0].id, expected=expected
     ),
     "set_metadata": lambda store, expected: store.set_metadata("mine", {"a": 1}, expected=expected),
+    "fork": lambda store, expected: store.fork("mine", "copy", expected=expected),
 }
 
 

@@ -4,12 +4,13 @@ import asyncio
 import re
 import socket
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import quote, urlencode
 
 import indelible
-from indelible.inspector import app, security, server
+from indelible.inspector import app, artifacts, security, server
 from indelible.model import StoredCheckpoint, StoredValue
 
 # A bound on what never comes, not on what is slow.
@@ -78,7 +79,9 @@ def form_fields(page):
 
 
 @contextmanager
-def running_inspector(url, *, write=False, protocol=server.LimitedConnection, **options):
+def running_inspector(
+    url, *, write=False, protocol=server.LimitedConnection, reports=(), traces=(), **options
+):
     """Run the inspector of a store in a thread."""
     listener = server.bind(0)
     port = listener.getsockname()[1]
@@ -87,7 +90,9 @@ def running_inspector(url, *, write=False, protocol=server.LimitedConnection, **
 
     async def serve():
         async with indelible.open_async(url, **options) as store:
-            inspector = app.build_app(store, access, target="agent.db", write=write)
+            inspector = app.build_app(
+                store, access, target="agent.db", write=write, reports=reports, traces=traces
+            )
             started = server.build_server(inspector, protocol=protocol)
             running.append((started, asyncio.get_running_loop()))
             await started.serve(sockets=[listener])
@@ -146,11 +151,70 @@ def fill(store):
     for number in range(70):
         store.save_context(LONG, f"question {number} about tea", "A long answer. " * (number % 9))
     store.add_message("big", "user", "y" * 9000)
-    records = [StoredValue(type="json", data="e30="), StoredCheckpoint(id="c", record={"a": 1})]
-    store.add_entries("thread", records)
+    store.add_entries("thread", build_thread())
     store.hide(s, [0])
     store.undo(s)
     store.fork(s, "support/ana-retry", at="before the refund")
+
+
+def build_thread():
+    """A checkpointed thread with a branch, a task, a pack, and a record that is none."""
+
+    def checkpoint(name, parent, *channels, namespace=""):
+        changed = dict.fromkeys(channels)
+        record = {"id": name, "parent": parent, "ns": namespace, "channels": changed}
+        return StoredCheckpoint(id=f"c\x1f{namespace}", record=record)
+
+    value = StoredValue(type="msgpack", data="e30=")
+    writes = {"task": "t1", "path": "~__pregel_pull, answer", "writes": [[0, "messages", -1]]}
+    return [
+        value,
+        checkpoint("first", None, "__start__"),
+        value,
+        value,
+        checkpoint("second", "first", "messages", "branch:to:answer"),
+        value,
+        StoredCheckpoint(id="w\x1f\x1fsecond", record=writes),
+        checkpoint("third", "second", "messages"),
+        checkpoint("other", "first", "messages"),
+        checkpoint("inner", None, "plan", namespace="planner"),
+        StoredCheckpoint(id="p\x1f0000000009\x1f0000000002", record={"pack": "eA=="}),
+        StoredCheckpoint(id="c", record={"a": 1}),
+        value,
+    ]
+
+
+def build_report(text="lost append", name="report.json"):
+    """A report of the kit in which everything that is text is the same."""
+    anomaly = artifacts.ReportAnomaly(name=text, session=text, proof=f"{text}\n{text}")
+    case = artifacts.ReportCase(
+        gate=text, case=text, mode=text, verdict="FAIL", reason=text, anomalies=[anomaly] * 3
+    )
+    report = artifacts.Report(
+        contract="1.1",
+        target=text,
+        verdict="FAIL",
+        seed=7,
+        duration_s=1.5,
+        gates=[text, "crash"],
+        notes=[text],
+        cases=[case, case.model_copy(update={"verdict": text})],
+    )
+    return name, report
+
+
+def build_trace(text="add_message", name="trace.jsonl"):
+    """A trace in which everything that is text is the same."""
+    return name, artifacts.Trace(
+        calls=Counter({text: 3, "read": 1}),
+        outcomes=Counter({"ok": 2, "fail": 1, text: 1}),
+        sessions=Counter({text: 4}),
+        failed=[{"verb": text, "session": text, "error": text}],
+        processes=2,
+        closed=1,
+        dropped=3,
+        unreadable=1,
+    )
 
 
 def every_page(*, write):

@@ -522,12 +522,23 @@ class MemoryStore:
         """Return every version of a memory, oldest first, each with what removed it and when."""
         return self._run(memories.read_memory_history(collection, id))
 
-    def retract(self, collection: Collection, id: str, *, key: str | None = None) -> Receipt:  # noqa: A002
+    def retract(
+        self,
+        collection: Collection,
+        id: str,  # noqa: A002
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+    ) -> Receipt:
         """Take a memory back: it is not found any more. Its versions stay in the history.
 
         Without a key, nothing is written if it is not there; the receipt then has no positions.
+        With `expected`, the position of a version, a memory that was changed since is a
+        `ConflictError`.
         """
-        return self._run(memories.retract(self._settings, collection, id, key=key))
+        return self._run(
+            memories.retract(self._settings, collection, id, key=key, expected=expected)
+        )
 
     def refresh_ttl(self, collection: Collection, ids: Iterable[str]) -> list[Memory]:
         """Begin the time to live of memories again. Returns those that are there."""
@@ -718,12 +729,18 @@ class MemoryStore:
         *,
         at: str | None = None,
         ttl: float | Never | None = None,
+        expected: str | None = None,
     ) -> SessionInfo:
         """Copy the visible entries, or those of the snapshot `at`, into a new session.
 
-        The copy appears as a whole or not at all. An existing target is a `ConflictError`.
+        The copy appears as a whole or not at all. An existing target is a `ConflictError`, so is
+        a session that is no longer at the `expected` version.
         """
-        return self._run(snapshots.fork(self._settings, session_id, new_session_id, at=at, ttl=ttl))
+        return self._run(
+            snapshots.fork(
+                self._settings, session_id, new_session_id, at=at, ttl=ttl, expected=expected
+            )
+        )
 
     # Sessions
 
@@ -752,6 +769,7 @@ class MemoryStore:
         cursor: str | None = None,
         limit: int | None = None,
         expired: bool = False,
+        scan_max: int | None = None,
     ) -> SessionList:
         """Return a page of active sessions without their entries; `.cursor` opens the next page.
 
@@ -760,6 +778,9 @@ class MemoryStore:
         "last_activity", with "-" before it for descending; without it, they come in any order. With
         `expired`, or if `where` names a status, also expired sessions that are still known, and
         unfinished copies. `.ids` has their ids alone.
+
+        A filter that few sessions match takes as long as reading them all. With `scan_max`, a page
+        ends after about so many sessions, and may be short or empty although `.cursor` continues.
         """
         return self._run(
             sessions.list_sessions(
@@ -769,6 +790,7 @@ class MemoryStore:
                 cursor=cursor,
                 limit=limit,
                 expired=expired,
+                scan_max=scan_max,
             )
         )
 

@@ -44,6 +44,18 @@ def test_a_fork_shows_what_its_original_shows(store, clock):
     assert info == store.session("b")
 
 
+def test_a_session_that_changed_is_not_forked(store):
+    say(store, "a", "one")
+    version = store.session("a").version
+    say(store, "a", "two")
+    with pytest.raises(ConflictError) as caught:
+        store.fork("a", "b", expected=version)
+    assert caught.value.details["reason"] == "version"
+    assert store.session("b").status is Status.NEW
+    store.fork("a", "b", expected=store.session("a").version)
+    assert said(store, "b") == said(store, "a")
+
+
 def test_a_fork_and_its_original_go_their_own_ways(store):
     say(store, "a", "one", "two")
     store.fork("a", "b")

@@ -180,6 +180,20 @@ def test_a_version_is_replaced_as_expected(store):
     assert store.get_memory(FACTS, "drink").text == "coffee"
 
 
+def test_only_the_expected_version_is_retracted(store):
+    first = store.remember(FACTS, "tea", id="drink").positions[0]
+    second = store.remember(FACTS, "coffee", id="drink").positions[0]
+    with pytest.raises(ConflictError) as caught:
+        store.retract(FACTS, "drink", expected=first)
+    assert caught.value.details["reason"] == "item"
+    with pytest.raises(UsageError):
+        store.retract(FACTS, "drink", expected="1")
+    assert store.get_memory(FACTS, "drink").text == "coffee"
+    done = store.retract(FACTS, "drink", expected=second, key="k")
+    assert store.get_memory(FACTS, "drink") is None
+    assert store.retract(FACTS, "drink", expected=second, key="k").positions == done.positions
+
+
 def test_what_was_retracted_or_has_expired_is_absent(store, clock):
     store.remember(FACTS, "tea", id="drink")
     store.retract(FACTS, "drink")

@@ -254,6 +254,25 @@ def test_pages_come_in_the_order_that_was_asked_for(teams, clock, order):
     assert all_pages(teams, order=order, limit=2, prefix="a") == fewer
 
 
+@pytest.mark.parametrize("order", [None, "id", "-last_activity"])
+@pytest.mark.parametrize("scan_max", [1, 2, 3, 100])
+def test_a_bounded_scan_finds_the_same_over_more_pages(teams, order, scan_max):
+    where = {"metadata.team": "b"}
+    expected = teams.list_sessions(where=where, order=order).ids
+    pages, cursor = [], None
+    while not pages or cursor:
+        page = teams.list_sessions(
+            where=where, order=order, limit=2, scan_max=scan_max, cursor=cursor
+        )
+        pages.append(page.ids)
+        cursor = page.cursor
+    found = [name for page in pages for name in page]
+    assert (found if order else sorted(found)) == (expected if order else sorted(expected))
+    assert all(len(page) <= 2 for page in pages)
+    with pytest.raises(UsageError):
+        teams.list_sessions(scan_max=0)
+
+
 @pytest.mark.parametrize("order", ["", "-", "name", "--id", "ID", "id,created", 5, ["id"]])
 def test_what_is_no_order_is_refused(store, order):
     with pytest.raises(UsageError) as caught:

@@ -2,7 +2,7 @@ import pytest
 
 import indelible
 from tests.support.browser import WAIT_MS_MAX, browser
-from tests.support.inspector import fill, running_inspector
+from tests.support.inspector import build_report, build_trace, fill, running_inspector
 from tests.support.stores import empty_url
 
 __all__ = ["browser"]
@@ -14,7 +14,8 @@ def filled(request, tmp_path_factory):
     url = empty_url(request.param, tmp_path_factory.mktemp("walked"))
     with indelible.open(url) as store:
         fill(store)
-    with running_inspector(url, write=True) as inspector:
+    given = {"reports": [build_report()], "traces": [build_trace()]}
+    with running_inspector(url, write=True, **given) as inspector:
         yield inspector
 
 

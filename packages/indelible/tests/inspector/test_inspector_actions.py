@@ -108,6 +108,9 @@ def test_a_memory_that_was_replaced_meanwhile_is_not_retracted(store, writer):
     form = form_fields(writer.get("/change", do="retract", id="facts", memory="drink").text)
     store.remember("facts", "coffee", id="drink")
     assert writer.post("/change", id="facts", memory="drink", **form).status == 409
+    for expected in ("", "x", "-1"):
+        fields = {**form, "expected": expected}
+        assert writer.post("/change", id="facts", memory="drink", **fields).status == 400
     assert store.get_memory("facts", "drink").text == "coffee"
 
 

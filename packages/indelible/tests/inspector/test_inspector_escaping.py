@@ -14,7 +14,7 @@ from indelible.model import (
     ToolCall,
     ToolResult,
 )
-from tests.support.inspector import running_inspector
+from tests.support.inspector import build_report, build_trace, running_inspector
 
 # It ends text, attributes, comments, scripts and styles, and names what would then run.
 EVIL = "'\"--></title></style></script><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
@@ -95,7 +95,14 @@ def evil(tmp_path_factory):
             Summary(text=EVIL, embedder=EVIL, covers=((0, 2),), metadata=data),
             StoredValue(type=EVIL, data="e30="),
             StoredCheckpoint(id=EVIL, record=data),
+            StoredCheckpoint(id=EVIL, record={"id": EVIL, "ns": EVIL, "channels": {EVIL: EVIL}}),
+            StoredCheckpoint(id=EVIL, record={"id": EVIL, "parent": EVIL, "channels": EVIL}),
+            StoredCheckpoint(id=EVIL, record={"task": EVIL, "path": EVIL, "writes": [EVIL]}),
+            StoredCheckpoint(id=EVIL, record={"task": EVIL, "writes": [[0, EVIL, 0]]}),
+            StoredCheckpoint(id=EVIL, record={"pack": EVIL, "writes": 5, "channels": 5}),
+            StoredCheckpoint(id=EVIL, record={"id": EVIL, "channels": 5, "parent": {EVIL: EVIL}}),
             ChatMessage(role="user", content=UNSEEN),
+            ChatMessage(role="user", content=f"```{EVIL}\n{EVIL}\n```\n{EVIL}"),
         ]
         store.add_entries(session, values)
         for text in (f"{EVIL} one", f"{EVIL} two"):
@@ -106,7 +113,8 @@ def evil(tmp_path_factory):
         store.rollback_to_snapshot(session, SHORT, key=EVIL)
         store.set_metadata(session, data)
         store.fork(session, f"fork {EVIL}")
-    with running_inspector(url, write=True) as inspector:
+    given = {"reports": [build_report(EVIL, EVIL)], "traces": [build_trace(EVIL, EVIL)]}
+    with running_inspector(url, write=True, **given) as inspector:
         yield inspector
 
 
@@ -128,7 +136,7 @@ def check(page):
         ("/session/rows", {"id": EVIL}),
         ("/session/news", {"id": EVIL, "after": "0", "version": "1", "change": EVIL}),
         ("/session", {"id": f"fork {EVIL}"}),
-        *(("/entry", {"id": EVIL, "position": number}) for number in range(14)),
+        *(("/entry", {"id": EVIL, "position": number}) for number in range(20)),
         ("/diff", {"id": EVIL, "from": "0"}),
         ("/diff", {"id": EVIL, "from": f"before:{EVIL}", "to": f"after:{EVIL}"}),
         ("/memories", {"id": EVIL, "where": f"id={EVIL}"}),

@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 import indelible
+from indelible.inspector import pages
 from indelible.inspector.pages import ENTRIES_PAGE, SESSIONS_PAGE
 from tests.support.inspector import FACTS, LONG, SESSION, every_page, running_inspector
 
@@ -206,3 +207,32 @@ def test_damaged_entries_are_shown(url):
         page = inspector.get("/session", id="s")
         assert "unreadable" in page.text
         assert inspector.get("/entry", id="s", position=1).status == 200
+
+
+def test_a_filter_that_few_sessions_match_is_paged(store, url, monkeypatch):
+    monkeypatch.setattr(pages, "SCAN_MAX", 4)
+    for number in range(10):
+        store.add_message(f"s{number}", "user", "x")
+    store.set_metadata("s9", {"team": "sales"})
+    with running_inspector(url) as inspector:
+        fields = {"order": "id", "where": "metadata.team=sales"}
+        page = inspector.get("/", **fields).text
+        assert "Look further" in page
+        found = []
+        while further := re.search(r'href="([^"]*cursor=[^"]*)"', page):
+            found += re.findall(r'href="/session\?id=(s\d+)"', page)
+            page = inspector.get(further[1].replace("&amp;", "&")).text
+        assert found + re.findall(r'href="/session\?id=(s\d+)"', page) == ["s9"]
+        assert "No session fits" in inspector.get("/", prefix="nobody").text
+
+
+def test_a_thread_is_shown_in_steps(reader):
+    page = reader.get("/session", id="thread").text
+    for text in ("first", "second", "third", "planner", "answer", "branch:to:answer"):
+        assert text in page
+    assert page.count('<span class="badge warn">branch</span>') == 1
+    assert page.count("value stored for it") == 2
+    assert page.count("2 values stored for it") == 1
+    # Values are shown with their steps; the last one has none.
+    assert positions(reader.get("/session", id="thread")) == [1, 4, 6, 7, 8, 9, 10, 11, 12]
+    assert "entries between 2 and 9, compressed" in page

@@ -452,16 +452,61 @@ def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
 # For people
 
 
-def describe_record(stored: StoredCheckpoint) -> str:
-    """Say what a record is in a line: a checkpoint, writes, or a pack."""
+class RecordSummary(NamedTuple):
+    """What a record says about itself: a "checkpoint", the "writes" of a task, or a "pack"."""
+
+    kind: str
+    name: str
+    channels: tuple[str, ...] = ()
+    parent: str | None = None
+    namespace: str = ""
+    # The node of the graph that a task ran.
+    node: str = ""
+
+
+def summarize_record(stored: StoredCheckpoint) -> RecordSummary:
+    """Summarize a record. Anything may be stored: what is no record is a checkpoint of no name."""
     record: Any = stored.record
-    if "pack" in record:
-        last, first = parse_pack_item(stored.id)
-        return f"packed entries between {first} and {last}"
-    if "writes" in record:
-        channels = ", ".join(str(channel) for _, channel, _ in record["writes"])
-        return f"task {record.get('task')} writes {channels}"
-    where = f" in {record['ns']}" if record.get("ns") else ""
-    after = f" after {record['parent']}" if record.get("parent") else ""
-    changed = ", ".join(record.get("channels", ()))
-    return f"{record.get('id')}{where}{after}" + (f": {changed}" if changed else "")
+    try:
+        if "pack" in record:
+            last, first = parse_pack_item(stored.id)
+            return RecordSummary("pack", f"{first} and {last}")
+        if "writes" in record:
+            channels = tuple(str(channel) for _, channel, _ in record["writes"])
+            node = str(record.get("path", "")).rpartition(", ")[2]
+            return RecordSummary("writes", str(record.get("task")), channels, node=node)
+        parent = None if record.get("parent") is None else str(record["parent"])
+        channels = tuple(map(str, record.get("channels", ())))
+        name, namespace = str(record.get("id", "")), str(record.get("ns", ""))
+        return RecordSummary("checkpoint", name, channels, parent, namespace)
+    except (TypeError, ValueError):
+        return RecordSummary("checkpoint", "")
+
+
+def describe_record(stored: StoredCheckpoint) -> str:
+    """Say what a record is in a line."""
+    kind, name, channels, parent, namespace, _ = summarize_record(stored)
+    changed = ", ".join(channels)
+    if kind == "pack":
+        return f"packed entries between {name}"
+    if kind == "writes":
+        return f"task {name} writes {changed}"
+    where = f" in {namespace}" if namespace else ""
+    after = f" after {parent}" if parent else ""
+    return f"{name}{where}{after}" + (f": {changed}" if changed else "")
+
+
+class BranchFinder:
+    """Finds the checkpoints of a thread that do not continue the newest one before them."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, object] = {}
+
+    def is_branch(self, stored: StoredCheckpoint) -> bool:
+        """Take the next record of the thread, and return whether a branch begins with it."""
+        if "parent" not in stored.record:
+            return False
+        parent = stored.record["parent"]
+        newest = self._newest.get(stored.id, parent)
+        self._newest[stored.id] = stored.record.get("id")
+        return parent != newest

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import webbrowser
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,14 @@ def inspect(
             " and confirmed.",
         ),
     ] = False,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A report.json of memory-contract, shown under Health."),
+    ] = None,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A trace of memory-contract, shown under Health."),
+    ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
     ] = 0,
@@ -44,9 +53,12 @@ def inspect(
     It listens on this machine alone. The address has a token: whoever has it can read the store.
     """
     try:
-        from indelible.inspector import app, security, server  # noqa: PLC0415 (an extra)
+        from indelible.inspector import app, artifacts, security, server  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise build_missing_inspector_error(error) from error
+
+    reports = [artifacts.read_report(path) for path in report or ()]
+    traces = [artifacts.read_trace(path) for path in trace or ()]
 
     async def serve() -> None:
         listener = server.bind(port)
@@ -58,7 +70,12 @@ def inspect(
             timeout_s=call.place.timeout_s,
         ) as store:
             inspector = app.build_app(
-                store, access, target=format_target(call.place.url), write=write
+                store,
+                access,
+                target=format_target(call.place.url),
+                write=write,
+                reports=reports,
+                traces=traces,
             )
             if not call.out.print_json({"url": access.url}):
                 call.out.say(f"Inspector on {access.url} Ctrl-C ends it.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import indelible
+from indelible.adapters.checkpoint_records import BranchFinder
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId
@@ -165,8 +166,7 @@ class TimelineLines:
         # Whether all of the log was read: a call without a result is dangling then.
         self._at_end = False
         self._day = ""
-        # The newest checkpoint of each namespace of a thread.
-        self._checkpoints: dict[str, object] = {}
+        self._branches = BranchFinder()
 
     def add(self, entries: Sequence[TimelineEntry]) -> Iterator[TimelineLine]:
         """Read a page, and build the lines of the one before."""
@@ -219,11 +219,8 @@ class TimelineLines:
             notes.append(f"covers {phrases.format_extents(value.covers)}")
         if isinstance(value, ChatMessage) and value.pinned:
             notes.append("pinned")
-        if isinstance(value, StoredCheckpoint) and "parent" in value.record:
-            newest = self._checkpoints.get(value.id, value.record["parent"])
-            if value.record["parent"] != newest:
-                notes.append("branch")
-            self._checkpoints[value.id] = value.record.get("id")
+        if isinstance(value, StoredCheckpoint) and self._branches.is_branch(value):
+            notes.append("branch")
         return TimelineLine(
             position=str(entry.position),
             time=f"{entry.written_at:%H:%M:%S}",

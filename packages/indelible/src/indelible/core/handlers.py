@@ -192,7 +192,10 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
     after = last = session_list.parse_place(order, op.resume)
     # A filter may pass over many sessions, so that each query asks for twice as many.
     wanted = op.limit + 1
+    left = op.scan_max
     while True:
+        if left is not None:
+            wanted = min(left, PAGE_ENTRIES_MAX)
         found = await tx.list_sessions(op.prefix, order, after, wanted)
         for row, intact, snapshots in found:
             after = session_list.build_place(
@@ -209,6 +212,8 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
             last = after
         if len(found) < wanted:
             return SessionPage(tuple(listed), None)
+        if left is not None and not (left := left - wanted):
+            return SessionPage(tuple(listed), after.format())
         wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
 
 

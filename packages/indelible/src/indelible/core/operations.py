@@ -554,6 +554,9 @@ class ListSessions(Operation[SessionPage]):
     With it, a page continues after the `session_list.Place` of the last one; a session is ordered
     by what is stored, even if it is expired or damaged.
 
+    With `scan_max`, a page ends after about so many sessions, whether they match or not; one in an
+    order on Redis looks at all in any case.
+
     With `damaged`, sessions of which only parts are left are listed as well, perhaps repeatedly.
     """
 
@@ -564,6 +567,7 @@ class ListSessions(Operation[SessionPage]):
     damaged: bool = False
     where: Filter = ()
     order: SessionOrder | None = None
+    scan_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

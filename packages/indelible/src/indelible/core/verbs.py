@@ -91,7 +91,9 @@ _ALL: Final = (
     StoreVerb("get_memory", VerbKind.READ, session_first=False),
     StoreVerb("list_memories", VerbKind.READ, session_first=False),
     StoreVerb("memory_history", VerbKind.READ, session_first=False),
-    StoreVerb("retract", VerbKind.APPEND, Append, keyed=True, session_first=False),
+    StoreVerb(
+        "retract", VerbKind.APPEND, Append, keyed=True, versioned=True, session_first=False
+    ),
     StoreVerb("refresh_ttl", VerbKind.APPEND, Append, session_first=False),
     StoreVerb(
         "compact_memories", VerbKind.VIEW_CHANGE, ChangeView, removes=True, session_first=False
@@ -108,7 +110,7 @@ _ALL: Final = (
     StoreVerb("list_snapshots", VerbKind.SNAPSHOT),
     StoreVerb("diff_snapshots", VerbKind.SNAPSHOT),
     StoreVerb("delete_snapshot", VerbKind.SNAPSHOT, DeleteSnapshot),
-    StoreVerb("fork", VerbKind.SESSION, ShowStage),
+    StoreVerb("fork", VerbKind.SESSION, ShowStage, versioned=True),
     StoreVerb("session", VerbKind.SESSION),
     StoreVerb("set_metadata", VerbKind.SESSION, SetMetadata, versioned=True),
     StoreVerb("list_sessions", VerbKind.SESSION, session_first=False),

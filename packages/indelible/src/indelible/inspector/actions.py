@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from indelible.errors import ConflictError, SessionNotFoundError, UsageError
-from indelible.inspector.pages import Fields, Pages, Shown, get_field
+from indelible.inspector.pages import Fields, Pages, Shown, get_field, parse_position
 from indelible.inspector.rows import build_rows
 from indelible.inspector.templating import build_link
 from indelible.model import Status, ViewChange
@@ -102,35 +102,29 @@ class Actions:
                 key=get_field(fields, "key"),
             )
             return _link_session(fields, done=name)
-        await self._refuse_old_page(name, fields)
         return await self._perform_others(name, fields)
 
     async def _perform_others(self, name: str, fields: Fields) -> str:
-        session = get_field(fields, "id")
+        session, expected = get_field(fields, "id"), get_field(fields, "expected")
+        if name == "fork":
+            new_id, at = get_field(fields, "new_id"), fields.get("snapshot") or None
+            await self.store.fork(session, new_id, at=at, expected=expected)
+            return build_link("/session", id=new_id, done=name)
+        if name == "retract":
+            memory, version = get_field(fields, "memory"), parse_position(expected)
+            await self.store.retract(session, memory, expected=version)
+            return build_link("/memory", id=session, memory=memory)
+        # These verbs take no expected version: what changes between the check and them is missed.
+        await self._refuse_old_page(session, expected)
         if name == "snapshot":
             await self.store.save_snapshot(session, label=fields.get("label", "").strip() or None)
-        elif name == "fork":
-            new_id = get_field(fields, "new_id")
-            await self.store.fork(session, new_id, at=fields.get("snapshot") or None)
-            return build_link("/session", id=new_id, done=name)
-        elif name == "retract":
-            memory = get_field(fields, "memory")
-            await self.store.retract(session, memory)
-            return build_link("/memory", id=session, memory=memory)
-        else:
-            await self.store.forget(session)
-            return build_link("/", done=name)
-        return _link_session(fields, done=name)
+            return _link_session(fields, done=name)
+        await self.store.forget(session)
+        return build_link("/", done=name)
 
-    async def _refuse_old_page(self, name: str, fields: Fields) -> None:
-        """Raise if the session or the memory is not what the preview showed."""
-        session = get_field(fields, "id")
-        if name == "retract":
-            memory = await self.store.get_memory(session, get_field(fields, "memory"))
-            current = "" if memory is None else str(memory.position)
-        else:
-            current = (await self.store.session(session)).version
-        if current != get_field(fields, "expected"):
+    async def _refuse_old_page(self, session: str, expected: str) -> None:
+        """Raise if the session is not what the preview showed."""
+        if (await self.store.session(session)).version != expected:
             raise ConflictError(
                 "it changed since the preview, and nothing was done: look at the page again",
                 reason="version",

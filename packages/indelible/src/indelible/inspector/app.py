@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Final
 
@@ -21,6 +21,7 @@ from indelible.errors import (
     SnapshotNotFoundError,
 )
 from indelible.inspector.actions import DONE, Actions
+from indelible.inspector.artifacts import Report, Trace
 from indelible.inspector.pages import Fields, Pages, Shown
 from indelible.inspector.security import Access, Guard
 from indelible.inspector.templating import build_environment
@@ -38,9 +39,17 @@ Answer = Callable[[Request], Awaitable[Response]]
 ReadPage = Callable[[Fields], Awaitable[Shown | None]]
 
 
-def build_app(store: AsyncMemoryStore, access: Access, *, target: str, write: bool) -> ASGIApp:
+def build_app(
+    store: AsyncMemoryStore,
+    access: Access,
+    *,
+    target: str,
+    write: bool,
+    reports: Sequence[tuple[str, Report]] = (),
+    traces: Sequence[tuple[str, Trace]] = (),
+) -> ASGIApp:
     """Build the application. Without `write`, no route changes the store."""
-    pages = Pages(store=store)
+    pages = Pages(store=store, reports=reports, traces=traces)
     views = Views(access, target=target, write=write)
     routes = [
         Route("/", views.show("sessions.html", pages.sessions)),

@@ -31,6 +31,9 @@ class Moment:
     extents: Extents
     end: int
     changes: Sequence[Change] = ()
+    # What this moment is the result of: a change, or a snapshot that was taken of it.
+    change: Change | None = None
+    snapshot: Snapshot | None = None
 
     @property
     def visible(self) -> int:
@@ -74,6 +77,7 @@ def _list_of_change(timeline: Timeline, change: Change, newer: int) -> Iterator[
             extents=extents,
             end=max(stops, default=0),
             changes=timeline.changes[newer + (side == "before") :],
+            change=change if side == "after" else None,
         )
 
 
@@ -85,6 +89,7 @@ def _build_of_snapshot(snapshot: Snapshot, changes: Sequence[Change]) -> Moment:
         extents=snapshot.extents,
         end=snapshot.extents[-1][1] if snapshot.extents else 0,
         changes=changes,
+        snapshot=snapshot,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from indelible.core.conditions import parse_conditions
 from indelible.errors import MemoryStoreError, SessionNotFoundError, UsageError
+from indelible.inspector.artifacts import Report, Trace
 from indelible.inspector.moments import (
     NOW,
     Moment,
@@ -31,6 +32,8 @@ SESSIONS_PAGE: Final = 50
 ENTRIES_PAGE: Final = 50
 MEMORIES_PAGE: Final = 50
 HITS_PAGE: Final = 20
+# Sessions that a filter looks at for one page; the page offers to go on behind them.
+SCAN_MAX: Final = 1000
 # Entries that are read around a page: results of its calls, and calls of its results.
 CONTEXT_ENTRIES: Final = 50
 # What the page of one entry shows of its texts.
@@ -42,7 +45,10 @@ ORDERS: Final = {
     "-created": "newest",
     "created": "oldest",
     "id": "id",
+    "": "any",
 }
+# Engines that would look at every session to put a page of them into an order.
+UNORDERED_ENGINES: Final = ("redis", "valkey")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -61,12 +67,17 @@ class Pages:
     """Reads what a page shows. Each method takes the fields of its query."""
 
     store: AsyncMemoryStore
-    verification: Verification | None = field(default=None)
+    reports: Sequence[tuple[str, Report]] = ()
+    traces: Sequence[tuple[str, Trace]] = ()
+    verification: Verification | None = None
 
     async def sessions(self, fields: Fields) -> Shown:
         """A page of the sessions, filtered and ordered."""
         prefix, condition = fields.get("prefix", ""), fields.get("where", "").strip()
-        status, order = fields.get("status", ""), fields.get("order", "-last_activity")
+        status, order = fields.get("status", ""), fields.get("order")
+        if order is None:
+            engine = (await self.store.claims()).engine
+            order = "" if engine in UNORDERED_ENGINES else "-last_activity"
         where = parse_conditions([condition] if condition else [])
         if since := fields.get("since", ""):
             where.update(parse_conditions([f"last_activity>={since}"]))
@@ -75,9 +86,10 @@ class Pages:
         page = await self.store.list_sessions(
             prefix=prefix,
             where=where,
-            order=order,
+            order=order or None,
             cursor=fields.get("cursor") or None,
             limit=SESSIONS_PAGE,
+            scan_max=SCAN_MAX if where else None,
         )
         chosen = {
             "prefix": prefix,
@@ -92,6 +104,8 @@ class Pages:
             "chosen": chosen,
             "is_filtered": any(value for name, value in chosen.items() if name != "order"),
             "is_first": not fields.get("cursor"),
+            "page_size": SESSIONS_PAGE,
+            "scan_max": SCAN_MAX,
             "orders": ORDERS,
             "statuses": [each.value for each in Status],
         }
@@ -102,7 +116,7 @@ class Pages:
         head = await self._read_head(session, last=ENTRIES_PAGE + CONTEXT_ENTRIES)
         moments = list_moments(head)
         moment = find_moment(moments, fields.get("at", ""))
-        before = min(_parse_position(fields.get("before")) or moment.end, moment.end)
+        before = min(parse_position(fields.get("before")) or moment.end, moment.end)
         rows = await self._read_rows(session, head, moment, before)
         return {
             "info": head.info,
@@ -110,6 +124,7 @@ class Pages:
             "moments": moments,
             "moment": moment,
             "step": moments.index(moment),
+            "history": [each for each in reversed(moments) if each.change or each.snapshot],
             "is_now": moment.id == NOW,
             "is_live": moment.id == NOW and before == moment.end,
             "page": rows,
@@ -123,7 +138,7 @@ class Pages:
         if (await self.store.session(session)).version == version:
             return None
         timeline = await self.store.timeline(session, last=ENTRIES_PAGE)
-        after = _parse_position(fields.get("after")) or 0
+        after = parse_position(fields.get("after")) or 0
         newest = timeline.changes[0].key if timeline.changes else ""
         rows = build_rows(
             timeline.entries, first=after, changes=timeline.changes, snapshots=timeline.snapshots
@@ -140,7 +155,7 @@ class Pages:
         """One entry, whole, and as JSON."""
         session, position = (
             get_field(fields, "id"),
-            _parse_position(get_field(fields, "position")) or 0,
+            parse_position(get_field(fields, "position")) or 0,
         )
         found = await self.store.timeline(
             session, last=2 * CONTEXT_ENTRIES, before=position + CONTEXT_ENTRIES
@@ -171,7 +186,7 @@ class Pages:
         first = find_moment(moments, fields.get("from") or moments[0].id)
         second = find_moment(moments, fields.get("to", ""))
         found = compare(first, second)
-        page = choose_page(found.all, _parse_position(fields.get("before")), ENTRIES_PAGE)
+        page = choose_page(found.all, parse_position(fields.get("before")), ENTRIES_PAGE)
         rows = build_rows(await self.read_extents(session, page), changes=head.changes)
         for row in rows:
             row.sign = "+" if contains(found.added, row.position, row.position + 1) else "-"
@@ -221,7 +236,7 @@ class Pages:
         words, session = fields.get("q", "").strip(), fields.get("session", "")
         if len(words) > WORDS_CHARS_MAX:
             raise UsageError(f"a search takes up to {WORDS_CHARS_MAX} characters")
-        offset = _parse_position(fields.get("offset")) or 0
+        offset = parse_position(fields.get("offset")) or 0
         kind = fields.get("kind", "")
         found = []
         if words:
@@ -249,6 +264,8 @@ class Pages:
             "claims": await self.store.claims(),
             "risks": await self.store.risks(),
             "verification": self.verification,
+            "reports": self.reports,
+            "traces": self.traces,
         }
 
     async def health_progress(self, fields: Fields) -> Shown:  # noqa: ARG002 (as all pages)
@@ -342,12 +359,13 @@ def _has_gap(timeline: Timeline, after: int) -> bool:
 
 def get_field(fields: Fields, name: str) -> str:
     """Return a field that the page needs."""
-    if name not in fields:
+    if not fields.get(name):
         raise UsageError(f"the address has no {name}")
     return fields[name]
 
 
-def _parse_position(text: str | None) -> int | None:
+def parse_position(text: str | None) -> int | None:
+    """Return a position that a field has; None if it is empty."""
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 12:

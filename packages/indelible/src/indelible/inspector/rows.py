@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from indelible.adapters.checkpoint_records import BranchFinder, RecordSummary, summarize_record
 from indelible.core.content import get_block_kind, get_block_text
 from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
 from indelible.model import (
@@ -21,7 +22,9 @@ from indelible.model import (
     Entry,
     Snapshot,
     Source,
+    StoredCheckpoint,
     StoredMemory,
+    StoredValue,
     Summary,
     TimelineEntry,
     ToolCall,
@@ -32,8 +35,10 @@ from indelible.view import Extents, contains, subtract
 
 # What a timeline shows of a text; the page of an entry shows more.
 TEXT_CHARS_MAX: Final = 4_000
-# A value of more characters is written in several lines.
-LINE_CHARS_MAX: Final = 72
+# A JSON value of more characters is written in several lines.
+LINE_CHARS_MAX: Final = 80
+# What lies deeper is written on one line.
+INDENT_CHARS_MAX: Final = 20
 REDACTED: Final = "redacted"
 
 # Roles that a redacted page names.
@@ -74,6 +79,26 @@ class CallCard:
     read_to: int = 0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueCard:
+    """A value of a checkpointed thread. Its bytes are not decoded: that would run code."""
+
+    position: int
+    type: str
+    bytes: int
+
+
+@dataclass(kw_only=True, slots=True)
+class StepCard:
+    """A step of a checkpointed thread, with the values that were stored for it."""
+
+    summary: RecordSummary
+    is_branch: bool = False
+    # Where the checkpoint is that it continues, if that was read.
+    parent_at: int | None = None
+    values: list[ValueCard] = field(default_factory=list)
+
+
 @dataclass(kw_only=True, slots=True)
 class PageRow:
     """An entry, or a snapshot between entries, as a page shows it."""
@@ -98,6 +123,10 @@ class PageRow:
     memory_id: str = ""
     source: Source | None = None
     hidden_by: Change | None = None
+    # Whether the row above was hidden by the same change, which then says so for both.
+    is_run: bool = False
+    step: StepCard | None = None
+    value: ValueCard | None = None
     snapshot: Snapshot | None = None
     # Of a comparison: whether the entry came or went.
     sign: str = ""
@@ -126,11 +155,23 @@ class TextWriter:
         return role if role in _KNOWN_ROLES else self.name(role)
 
 
-def _format_json(value: Any) -> str:
-    """Format a value as JSON, on one line if it is short."""
+def _format_json(value: Any, indent: str = "") -> str:
+    """Format a value as JSON: what is short, on one line."""
     line = json.dumps(value, ensure_ascii=False)
-    short = len(line) <= LINE_CHARS_MAX
-    return line if short else json.dumps(value, ensure_ascii=False, indent=2)
+    is_short = len(indent) + len(line) <= LINE_CHARS_MAX
+    if is_short or len(indent) > INDENT_CHARS_MAX or not isinstance(value, (dict, list)):
+        return line
+    inner = indent + "  "
+    if isinstance(value, dict):
+        parts = [
+            f"{json.dumps(key, ensure_ascii=False)}: {_format_json(each, inner)}"
+            for key, each in value.items()
+        ]
+    else:
+        parts = [_format_json(each, inner) for each in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    body = ",\n".join(f"{inner}{part}" for part in parts)
+    return f"{opening}\n{body}\n{indent}{closing}"
 
 
 def build_rows(
@@ -156,12 +197,13 @@ def build_rows(
         if not each.visible:
             rows[each.entry.position].hidden_by = _find_hiding(hidden, each.entry.position)
     joined = _join_calls(entries, rows, first if begin is None else begin, writer)
+    joined |= _join_values(entries, rows)
     inside = (
         row
         for position, row in rows.items()
         if first <= position and (end is None or position < end) and position not in joined
     )
-    return list(_add_days(_add_snapshots(inside, snapshots, first, end)))
+    return list(_mark_runs(_add_snapshots(inside, snapshots, first, end)))
 
 
 def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
@@ -207,10 +249,13 @@ def _add_content(row: PageRow, value: Value, writer: TextWriter) -> None:
             row.texts.append(writer.write(value.text))
         case StoredMemory():
             _add_memory(row, value, writer)
+        case StoredValue():
+            size = 3 * len(value.data) // 4 - value.data[-2:].count("=")
+            row.value = ValueCard(position=row.position, type=writer.name(value.type), bytes=size)
+        case StoredCheckpoint():
+            _add_step(row, value, writer)
         case ToolCall():
             pass
-        case _:
-            row.data.append(writer.write(value.model_dump(mode="json")))
 
 
 def _add_message(row: PageRow, message: ChatMessage, writer: TextWriter) -> None:
@@ -221,11 +266,22 @@ def _add_message(row: PageRow, message: ChatMessage, writer: TextWriter) -> None
     for block in message.content if isinstance(message.content, list) else ():
         kind, words = get_block_kind(block), get_block_text(block)
         if kind == "result":
-            row.texts.append(writer.write(block.get("content")))
+            row.texts.append(writer.write(_join_texts(block.get("content"))))
         elif kind != "call" and words is None:
             row.data.append(writer.write(block))
         elif words is not None:
             (row.thoughts if kind == "thinking" else row.texts).append(writer.write(words))
+
+
+def _add_step(row: PageRow, value: StoredCheckpoint, writer: TextWriter) -> None:
+    summary = summarize_record(value)
+    if not summary.name:
+        row.data.append(writer.write(value.record))
+        return
+    if writer.redact:
+        summary = RecordSummary(summary.kind, REDACTED)
+    row.author = {"writes": "task", "pack": "packed"}.get(summary.kind, "checkpoint")
+    row.step = StepCard(summary=summary)
 
 
 def _add_memory(row: PageRow, memory: StoredMemory, writer: TextWriter) -> None:
@@ -258,7 +314,7 @@ def _join_calls(
             if call is not None:
                 call.answer = AnswerCard(
                     position=position,
-                    content=writer.write(content),
+                    content=writer.write(_join_texts(content)),
                     failed=failed,
                     visible=item.visible,
                     written_at=item.entry.written_at,
@@ -274,6 +330,33 @@ def _join_calls(
             call.read_to = entries[-1].entry.position
             calls.append((position, call))
     return joined
+
+
+def _join_values(entries: Sequence[TimelineEntry], rows: dict[int, PageRow]) -> set[int]:
+    """Give the steps of a thread the values stored before them; return those shown with steps."""
+    branches = BranchFinder()
+    places: dict[str, int] = {}
+    joined: set[int] = set()
+    values: list[ValueCard] = []
+    for item in entries:
+        row = rows[item.entry.position]
+        value = None if isinstance(item.entry, CorruptEntry) else item.entry.value
+        if isinstance(value, StoredCheckpoint) and row.step is not None:
+            row.step.is_branch = branches.is_branch(value)
+            row.step.parent_at = places.get(row.step.summary.parent or "")
+            row.step.values = values
+            places[row.step.summary.name] = row.position
+            joined.update(each.position for each in values)
+        values = [*values, row.value] if row.value is not None else []
+    return joined
+
+
+def _join_texts(content: Any) -> Any:
+    """Return the text of content that is blocks of text alone."""
+    blocks = content if isinstance(content, list) else []
+    texts = [get_block_text(each) if isinstance(each, dict) else None for each in blocks]
+    found = [text for text in texts if text is not None]
+    return "\n".join(found) if found and len(found) == len(blocks) else content
 
 
 def _has_only_answers(value: Value) -> bool:
@@ -320,10 +403,13 @@ def _find_last(snapshot: Snapshot) -> int:
     return snapshot.extents[-1][1] - 1 if snapshot.extents else -1
 
 
-def _add_days(rows: Iterable[PageRow]) -> Iterator[PageRow]:
-    """Write the date into the first row of each day."""
+def _mark_runs(rows: Iterable[PageRow]) -> Iterator[PageRow]:
+    """Write the date into the first row of each day, and mark rows that one change hid together."""
     day = ""
+    hidden_by: Change | None = None
     for row in rows:
+        row.is_run = row.hidden_by is not None and row.hidden_by is hidden_by
+        hidden_by = row.hidden_by
         if row.written_at is not None and f"{row.written_at:%Y-%m-%d}" != day:
             row.day = day = f"{row.written_at:%Y-%m-%d}"
         yield row

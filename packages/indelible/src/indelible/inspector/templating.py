@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sized
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,6 +16,10 @@ from indelible.model import Change
 from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import Extents, count, subtract
 
+# What lists show of a value of metadata.
+PLAIN_CHARS_MAX: Final = 80
+# A block of code, as models write it. Its fences stay: nothing of a text is left out.
+_FENCED = re.compile(r"^(```[^`\n]*\n.*?^```[ \t]*)$\n?", re.MULTILINE | re.DOTALL)
 _FOUND = re.compile(r"\[([^\[\]]+)\]")
 
 
@@ -36,6 +41,7 @@ def build_environment() -> Environment:
         extents=_format_extents,
         effect=_format_effect,
         found=_mark_found,
+        plain=_format_plain,
     )
     environment.globals.update(link=build_link)
     return environment
@@ -53,8 +59,15 @@ def _finalize(value: Any) -> Any:
 
 
 def _format_lines(text: str) -> Markup:
-    """Write a text of several lines."""
-    return escape(escape_unseen_in_lines(text))
+    """Write a text of several lines; what is fenced as code looks like code."""
+    lines = str(escape(escape_unseen_in_lines(text)))
+    return Markup(_FENCED.sub(r'<span class="code">\1</span>', lines))  # noqa: S704 (escaped above)
+
+
+def _format_plain(value: Any) -> str:
+    """Write a value of metadata: a text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= PLAIN_CHARS_MAX else text[: PLAIN_CHARS_MAX - 1] + "…"
 
 
 def _format_time(moment: datetime | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
@@ -85,10 +98,11 @@ def _format_effect(change: Change) -> str:
     """Say how many entries a change hid and brought back."""
     hid = count(subtract(change.before, change.after))
     back = count(subtract(change.after, change.before))
-    return (f" · hid {hid:,}" if hid else "") + (f" · brought back {back:,}" if back else "")
+    parts = [f"hid {hid:,}"] * bool(hid) + [f"brought back {back:,}"] * bool(back)
+    return ", ".join(parts) or "changed nothing"
 
 
 def _mark_found(snippet: str) -> Markup:
-    """Highlight the words that a search put into brackets."""
-    text = str(escape(escape_unseen(snippet)))
+    """Highlight the words that a search put into brackets; line breaks of a snippet are spaces."""
+    text = str(escape(escape_unseen(" ".join(snippet.split()))))
     return Markup(_FOUND.sub(r"<mark>\1</mark>", text))  # noqa: S704 (escaped above)

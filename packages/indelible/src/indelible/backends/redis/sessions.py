@@ -242,11 +242,13 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
     listed: dict[str, Head | None] = {}
     at = parse_bookmark(op.resume)
     keys = SCAN_KEYS
+    scanned = 0
     # Counted each time: a cluster may get another server meanwhile.
     while at.server < (servers := (yield from count_servers(context))):
         room = op.limit - len(listed)
         few = SCAN_KEYS_FEW if at.given else keys
         at, after, found = yield from _scan(context, op, at, few)
+        scanned += few
         fresh = {each.name: each.head for each in found if hash_name(each.name) not in at.given}
         new = [name for name in fresh if name not in listed]
         if len(new) > room and keys > SCAN_KEYS_FEW and not at.given:
@@ -258,7 +260,8 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
             given = (*at.given, *(hash_name(name) for name in fresh if name not in left))
             return _build_page(listed, at._replace(given=given))
         at = after
-        if len(listed) == op.limit and at.server < servers:
+        is_full = len(listed) == op.limit or (op.scan_max is not None and scanned >= op.scan_max)
+        if is_full and at.server < servers:
             return _build_page(listed, at)
     return _build_page(listed, None)
 

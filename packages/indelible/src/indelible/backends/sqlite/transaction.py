@@ -121,13 +121,19 @@ def _build_list(order: SessionOrder) -> str:
     """Build the statement that lists sessions in an order."""
     index, after, terms = _ORDERS[order.by]
     direction = " DESC" if order.descending else ""
+    ordered = ", ".join(term + direction for term in terms)
+    # The page is chosen by its order alone: sorting would read all columns of all sessions.
     return f"""{_COLUMNS},
             (SELECT count(*) FROM snapshot AS part
                 WHERE part.session = session.number AND part.life = session.life)
-        FROM session INDEXED BY {index}
-        WHERE namespace = :namespace AND name >= :first AND name < :last
-            AND {after.format("<" if order.descending else ">")}
-        ORDER BY {", ".join(term + direction for term in terms)} LIMIT :limit"""
+        FROM session
+        WHERE number IN (
+            SELECT number FROM session INDEXED BY {index}
+            WHERE namespace = :namespace AND name >= :first AND name < :last
+                AND {after.format("<" if order.descending else ">")}
+            ORDER BY {ordered} LIMIT :limit
+        )
+        ORDER BY {ordered}"""
 
 
 _CREATE_SESSION = f"""

@@ -210,14 +210,23 @@ def _append_if_absent(op: Append, memory_id: str) -> Plan[Receipt]:
 
 
 def retract(
-    settings: Settings, collection: Collection, memory_id: str, *, key: str | None
+    settings: Settings,
+    collection: Collection,
+    memory_id: str,
+    *,
+    key: str | None,
+    expected: int | None,
 ) -> Plan[Receipt]:
     """Append that a memory counts no longer; nothing if it is not there."""
     session, name = build_collection_id(collection), _check_id(memory_id)
     sent_key = MADE_PREFIX + settings.ids() if key is None else check_key(key)
     draft = encode(StoredMemory(id=name, retracted=True))
     op = _build_append(settings, session, draft, sent_key, fresh=key is None)
-    if key is None:
+    if expected is not None:
+        if type(expected) is not int:
+            raise UsageError(f"expected is a position, not {expected!r}", value=expected)
+        op = replace(op, expected_item=ItemGuard(name, expected))
+    elif key is None:
         entry, head = yield from _read_newest(session, name)
         if entry is None or not is_memory(entry, head):
             return Receipt(session, range(head.end, head.end), "", head.version)

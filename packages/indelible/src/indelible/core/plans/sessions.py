@@ -60,10 +60,13 @@ def list_sessions(
     cursor: str | None,
     limit: int | None,
     expired: bool,
+    scan_max: int | None,
 ) -> Plan[SessionList]:
     """List a page of active sessions, or of all that are still known."""
     if prefix != "":
         check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
+    if scan_max is not None and (type(scan_max) is not int or scan_max < 1):
+        raise UsageError(f"scan_max is a number from 1 up, not {scan_max!r}", value=scan_max)
     op = ListSessions(
         prefix,
         None,
@@ -71,6 +74,7 @@ def list_sessions(
         dead=expired,
         where=session_list.parse_where(where),
         order=session_list.parse_order(order),
+        scan_max=scan_max,
     )
     # What a cursor is bound to.
     asked = repr((op.prefix, op.dead, op.where, op.order))

@@ -39,8 +39,8 @@ from indelible.core.plans.view_changes import (
     is_text,
     read_snapshots,
 )
-from indelible.core.rules import build_exists_error, compute_deadline_ms
-from indelible.core.settings import Settings, check_session_id, check_text
+from indelible.core.rules import build_exists_error, compute_deadline_ms, refuse_if_moved
+from indelible.core.settings import Settings, check_session_id, check_text, check_version
 from indelible.errors import (
     ClosedError,
     FormatError,
@@ -135,6 +135,7 @@ def fork(
     *,
     at: str | None,
     ttl: float | Never | None,
+    expected: str | None,
 ) -> Plan[SessionInfo]:
     """Copy the visible entries, or those of a snapshot, into a new session.
 
@@ -147,6 +148,7 @@ def fork(
         raise build_exists_error(target)
     found = yield from read_snapshots(session, () if at is None else (at,))
     head = found.head
+    refuse_if_moved(session, check_version(expected), head.version)
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
     extents = view.freeze(*state)

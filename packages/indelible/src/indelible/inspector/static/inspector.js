@@ -1,6 +1,8 @@
 // Everything works without this file: it only saves clicks.
 "use strict";
 
+document.documentElement.classList.add("scripted");
+
 // The slider says where it is while it is moved, and goes there when it is let go.
 for (const form of document.querySelectorAll("[data-slider]")) {
   const range = form.querySelector("input[type=range]");
