@@ -91,9 +91,7 @@ _ALL: Final = (
     StoreVerb("get_memory", VerbKind.READ, session_first=False),
     StoreVerb("list_memories", VerbKind.READ, session_first=False),
     StoreVerb("memory_history", VerbKind.READ, session_first=False),
-    StoreVerb(
-        "retract", VerbKind.APPEND, Append, keyed=True, versioned=True, session_first=False
-    ),
+    StoreVerb("retract", VerbKind.APPEND, Append, keyed=True, versioned=True, session_first=False),
     StoreVerb("refresh_ttl", VerbKind.APPEND, Append, session_first=False),
     StoreVerb(
         "compact_memories", VerbKind.VIEW_CHANGE, ChangeView, removes=True, session_first=False
