@@ -412,7 +412,7 @@ def test_a_target_is_named_as_it_was_typed(check):
 
 def test_the_faults_that_can_be_made_here_are_listed(command):
     said = command("faults").out
-    for line in ("nothing: ", "  processes, ", "server: ", "  PostgreSQL, ", "privileges: "):
+    for line in ("nothing: ", "  processes, ", "server: ", "  PostgreSQL, "):
         assert line in said
     named = command("faults", "--json", env={"MEMORY_CONTRACT_REDIS_SERVER": "/no/such"})
     found = {each["name"]: each for each in json.loads(named.out)["means"]}

@@ -4,11 +4,9 @@ import pytest
 
 from memory_contract.cases import cancellation, locks, proxied_store
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.faults.servers import small_disk
 from memory_contract.goldfish import examine
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from tests.support import postgres_server, redis_server, server_goldfish
-from tests.support.namespaces import not_to_be_had
 
 ON_REDIS = sorted(server_goldfish.goldfish_on("redis://"))
 ON_POSTGRES = sorted(server_goldfish.goldfish_on("postgresql://"))
@@ -31,11 +29,8 @@ def caught(fish):
     if any(result.verdict == "UNKNOWN" for result in found.results):
         # The machine stood still: once more.
         found = examine(fish, seed=6)
-    assert found.caught or all(map(not_to_be_had, found.results)), [
-        (r.id, r.verdict, r.reason, r.failures) for r in found.results
-    ]
-    # Without the means nothing was caught, and nothing said of the store.
-    return found.anomaly or ANOMALY[fish.name]
+    assert found.caught, [(r.id, r.verdict, r.reason, r.failures) for r in found.results]
+    return found.anomaly
 
 
 ANOMALY = {
@@ -85,7 +80,7 @@ def said_of(adapter):
 def test_a_right_store_on_redis_is_caught_by_no_case(kind):
     results = said_of(server_goldfish.adapter_on(kind, redis_server.emptied()))
     broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
-    assert [(r.id, r.verdict, r.reason) for r in broken if not not_to_be_had(r)] == []
+    assert [(r.id, r.verdict, r.reason) for r in broken] == []
     assert sum(r.verdict == "PASS" for r in results) > 5
 
 
@@ -93,7 +88,7 @@ def test_a_right_store_on_redis_is_caught_by_no_case(kind):
 def test_a_right_store_on_postgres_is_caught_by_no_case(kind):
     results = said_of(server_goldfish.adapter_on(kind, postgres_server.fresh_database()))
     broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
-    assert [(r.id, r.verdict, r.reason) for r in broken if not not_to_be_had(r)] == []
+    assert [(r.id, r.verdict, r.reason) for r in broken] == []
     assert sum(r.verdict == "PASS" for r in results) > 5
 
 
@@ -103,13 +98,6 @@ def test_every_case_between_a_store_and_its_server_has_a_goldfish():
         **server_goldfish.goldfish_on("postgresql://"),
     }
     named = {each.caught_by for each in fish.values()}
-    rooms = {"network", "deadlines", "cancelling", "servers", "full_disks"}
+    rooms = {"network", "cancellation", "servers"}
     ours = {case.name for case in all_cases() if case.run.__module__.rpartition(".")[2] in rooms}
     assert ours <= named
-
-
-def test_without_namespaces_no_disk_is_filled(monkeypatch):
-    monkeypatch.setattr(small_disk, "missing", lambda: "there are none here")
-    fish = server_goldfish.goldfish_on(redis_server.emptied())["SwallowsAFullDisk"]
-    (result,) = examine(fish, seed=5).results
-    assert (result.verdict, result.reason) == ("NOT RUN", "there are none here")

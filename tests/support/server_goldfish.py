@@ -152,7 +152,7 @@ class SwallowsRefusals(RedisLog):
 
 
 class SwallowsAFullDisk(RedisLog):
-    """It takes what a server without disk says for a warning: the entry is there, for now."""
+    """It takes what a server with a full disk says for a warning, and goes on."""
 
     def append(self, session: str, messages: list[Message]) -> None:
         """Push; the words of a server whose disk is full are passed over."""

@@ -17,13 +17,11 @@ GATES: Final[dict[Gate, str]] = {
     "crash": "kill -9 and power loss",
     "recall": "what was put is found by search, and nothing else is",
 }
-# What a case needs beyond the store: nothing that Python does not have, the program of a server,
-# or rights that not every user has.
-Tier = Literal["nothing", "server", "privileges"]
+# What a case needs beyond the store: nothing that Python does not have, or the program of a server.
+Tier = Literal["nothing", "server"]
 TIERS: Final[dict[Tier, str]] = {
     "nothing": "needs nothing but Python",
     "server": "needs the program of the server",
-    "privileges": "needs user namespaces or root",
 }
 # The gates whose cases make faults: errors are allowed, and without a fault nothing is proved.
 FAULT_GATES: Final[frozenset[Gate]] = frozenset({"faults", "crash"})

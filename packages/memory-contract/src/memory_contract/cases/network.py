@@ -34,6 +34,7 @@ REFUSALS: Final = {
     "redis": ("READONLY", "LOADING", "NOSCRIPT", "MOVED", "MISCONF", "CLUSTERDOWN"),
     "postgresql": ("40001", "40P01", "53100", "57P01", "25006"),
 }
+DISK_FULL: Final = {"redis": "MISCONF", "postgresql": "53100"}
 # How a reply gets lost.
 CUTS: Final[tuple[What, ...]] = ("cut after", "cut midway")
 # How many requests of one change are struck.
@@ -104,9 +105,19 @@ def _lead_to(store: Client, verb: Verb, server: str) -> Call:
 def oom_reply(context: CaseContext) -> None:
     """Refuse each request of an append as a server without memory does, until there is some."""
     with insert_proxy(context) as proxy:
-        if not proxy.url.startswith("redis"):
+        if _get_scheme(proxy) != "redis":
             raise CaseNotClaimed("only Redis refuses writes for want of memory")
         _refuse_requests(context, proxy, ("OOM",), times=0)
+
+
+@case(
+    "faults",
+    catches="a server whose disk is full, and a store that says that all went well",
+)
+def server_disk_full(context: CaseContext) -> None:
+    """Refuse each request of an append as a server with a full disk does, until there is room."""
+    with insert_proxy(context) as proxy:
+        _refuse_requests(context, proxy, (DISK_FULL[_get_scheme(proxy)],), times=0)
 
 
 @case(
@@ -116,8 +127,11 @@ def oom_reply(context: CaseContext) -> None:
 def injected_replies(context: CaseContext) -> None:
     """Refuse each request of an append once: as a replica, while starting, for a full disk, ..."""
     with insert_proxy(context) as proxy:
-        scheme = "redis" if proxy.url.startswith("redis") else "postgresql"
-        _refuse_requests(context, proxy, REFUSALS[scheme], times=1)
+        _refuse_requests(context, proxy, REFUSALS[_get_scheme(proxy)], times=1)
+
+
+def _get_scheme(proxy: Proxy) -> str:
+    return "redis" if proxy.url.startswith("redis") else "postgresql"
 
 
 def _refuse_requests(

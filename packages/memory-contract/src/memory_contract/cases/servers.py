@@ -1,4 +1,4 @@
-"""Servers of the kit that are killed, frozen, emptied, replaced, or have a full disk."""
+"""Servers of the kit that are killed, frozen, emptied or replaced."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from memory_contract.cases.proxied_store import (
 )
 from memory_contract.cases.workload import build_append
 from memory_contract.faults.proxy import Proxy, ProxyFault
-from memory_contract.faults.servers import small_disk
 from memory_contract.faults.servers.managed import (
     KINDS,
     POSTGRES,
     ServerMissing,
     start_managed,
-    start_on_small_disk,
 )
 from memory_contract.faults.servers.postgres import PostgresServer, with_standby
 from memory_contract.faults.servers.process import ServerError
@@ -239,51 +237,3 @@ def server_emptied(context: CaseContext) -> None:
             context.fail("does not recover", proof)
         append_until_ok(fresh, session, url)
         read_everything(context, [session], url)
-
-
-# How many appends are tried on a full disk: a server has some space allocated.
-APPENDS_MAX: Final = 300
-ENTRIES: Final = 8
-# How many refusals are enough, and how long is tried after the first one.
-REFUSED: Final = 3
-ENOUGH_S: Final = 1.0
-
-
-@case(
-    "faults",
-    catches="a server whose disk is full, and a store that says that all went well",
-    tier="privileges",
-)
-def server_disk_full(context: CaseContext) -> None:
-    """Fill the disk of the server: an append is refused truly, and works when there is room."""
-    url = _get_server_url(context)
-    if why := small_disk.missing():
-        raise CaseNotRun(why)
-    with _report_missing_servers():
-        server = start_on_small_disk(url)
-    url = server.url
-    store = _open_first(context, url)
-    session = start_session(store, url, 2)
-    began_ns = time.monotonic_ns()
-    server.fill()
-    try:
-        refused = _append_until_refused(store, session)
-    finally:
-        server.free()
-    if refused:
-        context.record_fault("the server's disk was full", began_ns, time.monotonic_ns())
-    append_until_ok(store, session, url)
-    read_everything(context, [session], url)
-
-
-def _append_until_refused(store: Client, session: str) -> int:
-    """How many appends were not acknowledged."""
-    refused, began = 0, time.monotonic()
-    for _ in range(APPENDS_MAX):
-        if store.attempt(build_append(store.context, session, ENTRIES)).outcome != "ok":
-            refused += 1
-            # Existing entries can still be read, or reading raises.
-            store.attempt(Call(op="read", session=session))
-        if refused == REFUSED or (refused and time.monotonic() - began > ENOUGH_S):
-            break
-    return refused

@@ -10,7 +10,7 @@ import shutil
 import signal
 from dataclasses import dataclass
 
-from memory_contract.faults.servers import postgres, small_disk, valkey
+from memory_contract.faults.servers import postgres, valkey
 from memory_contract.faults.servers.process import ServerError
 from memory_contract.gates import Tier
 
@@ -38,14 +38,8 @@ def list_fault_tools() -> list[FaultTool]:
         FaultTool(
             "nothing", "SQLite of Python", "the same for stores on sqlite3", _pythons_sqlite()
         ),
-        FaultTool(
-            "server",
-            "Valkey or Redis",
-            "servers that are killed, frozen, full or replaced",
-            _valkey(),
-        ),
+        FaultTool("server", "Valkey or Redis", "servers killed, frozen or emptied", _valkey()),
         FaultTool("server", "PostgreSQL", "the same", _postgres()),
-        FaultTool("privileges", "user namespaces", "full disks of servers", small_disk.missing()),
     ]
 
 

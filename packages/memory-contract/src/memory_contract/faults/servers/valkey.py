@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
 from memory_contract.faults.servers.process import ServerProcess
-from memory_contract.faults.servers.small_disk import SmallDisk
 
 # Names another program to run, such as an older Redis, in its place.
 PROGRAM: Final = "MEMORY_CONTRACT_REDIS_SERVER"
@@ -26,17 +25,14 @@ class ValkeyServer(ServerProcess):
         options: Mapping[str, str] | None = None,
         *,
         program: Path | None = None,
-        disk: SmallDisk | None = None,
     ) -> None:
-        """`disk`: its own, where its files lie."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         port = reserve_port()
         self.options = {**DURABLE, **(options or {})}
         self.program = str(program or os.environ.get(PROGRAM) or _find_bundled())
-        arguments = self._build_arguments(port, folder if disk is None else disk.folder)
         super().__init__(
-            arguments if disk is None else disk.running(arguments),
+            self._build_arguments(port),
             port=port,
             log=folder / "server.log",
             ready=self._answers,
@@ -70,11 +66,11 @@ class ValkeyServer(ServerProcess):
         given = {"port": self.port, "socket_timeout": 10, "protocol": 2, **options}
         return redis.Redis(host=LOOPBACK, **given)
 
-    def _build_arguments(self, port: int, data: Path) -> list[str]:
+    def _build_arguments(self, port: int) -> list[str]:
         words = {
             "port": str(port),
             "bind": LOOPBACK,
-            "dir": str(data),
+            "dir": str(self.folder),
             "daemonize": "no",
             # A primary waits five seconds for more replicas before it serves the first.
             "repl-diskless-sync-delay": "0",
