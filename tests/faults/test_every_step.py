@@ -5,7 +5,7 @@ from bad_disks import expect_pass, ours, result_of
 
 from memory_contract.cases.crashes import Kills
 from memory_contract.cases.workload import NEEDS
-from memory_contract.goldfish import RIGHT
+from memory_contract.goldfish import GOLDFISH, RIGHT
 
 ALL = 10**6
 # In parts, which can be done side by side; each with the steps that there are at least. Fewer
@@ -49,3 +49,13 @@ def test_the_async_store_survives_kills_too(tmp_path):
 def test_a_file_that_is_put_in_its_place_as_a_whole_survives_kills_between_pythons_own_writes():
     result = result_of(RIGHT["file_store"], "kill_at_every_step")
     expect_pass(result)
+
+
+def test_a_store_that_lost_something_is_not_killed_again():
+    result = result_of(
+        GOLDFISH["log_removed_at_start"].adapter,
+        "kill_at_every_step",
+        lambda room: Kills(room, ["append", "batch"], ALL, 0).run(),
+    )
+    last = max(result.history, key=lambda op: op.invoke_ns)
+    assert {failure.session for failure in result.failures} == {last.session}

@@ -14,6 +14,7 @@ from memory_contract import Adapter
 from memory_contract.calls import Call, Program
 from memory_contract.cases.case import Case
 from memory_contract.checker.shrink import minimize
+from memory_contract.deviations import Deviation, Deviations
 from memory_contract.entries import EntryIds
 from memory_contract.explorer import explore, replay
 from memory_contract.explorer.exploration import explore_case
@@ -255,6 +256,19 @@ def test_the_written_schedule_brings_the_failure_back():
     assert timeless(again.history) == timeless(found.history)
     # Without its switches it is a run like any other.
     assert replay(in_memory(Polite), **options, schedule="plain").verdict != "FAIL"
+
+
+def test_a_known_failure_is_told_as_a_deviation_at_once():
+    known = Deviation(case="concurrency/append_storm", reason="known", issue="", modes=("tasks",))
+    told = []
+    report = explore(
+        in_memory(Polite),
+        cases=["append_storm"],
+        seed=1,
+        deviations=Deviations((known,)),
+        progress=lambda _, result: told.append(result and result.verdict),
+    )
+    assert [told[-1]] == [result.verdict for result in report.results] == ["DEVIATION"]
 
 
 def test_a_store_in_a_file_is_explored_too():

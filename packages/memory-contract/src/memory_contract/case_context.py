@@ -18,7 +18,6 @@ from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
 from memory_contract.history import Fault, Ids, Operation
 from memory_contract.results import CaseVerdict, Failure
-from memory_contract.workers import pool, tasks, threads
 from memory_contract.workers.pool import (
     ANSWER_S_MAX,
     StoreRaised,
@@ -26,7 +25,7 @@ from memory_contract.workers.pool import (
     WorkerPlugin,
     WorkerPool,
 )
-from memory_contract.workers.tasks import Suspensions
+from memory_contract.workers.races import race_processes, race_tasks, race_threads
 
 T = TypeVar("T")
 
@@ -73,17 +72,14 @@ class CaseNotRun(Inconclusive):
 
 
 class RemoteHandle:
-    """A handle in another process, called as if it were here."""
+    """A handle in another process, called as if it were here; `send` sends it a job."""
 
-    def __init__(self, worker: Worker, wait_s: float) -> None:
+    def __init__(self, worker: Worker, send: Callable[..., Any]) -> None:
         self.worker = worker
-        self._wait_s = wait_s
+        self._send = send
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            return self.worker.ask("call", method, arguments, options, wait_s=self._wait_s)
-
-        return call
+        return lambda *arguments, **options: self._send("call", method, arguments, options)
 
     def close(self) -> None:
         """Close the handle there; the process ends."""
@@ -241,7 +237,10 @@ class CaseContext:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.sessions: set[str] = set()
-        self.suspensions = Suspensions()
+        # Whether every answer was compared with the model: then the checker is not asked.
+        self.is_compared = False
+        # How often awaited calls of a race suspended. Without any, tasks cannot overlap.
+        self.suspensions = 0
         self.names: dict[str, Any] = {}
         self._worker_pool = worker_pool
         self._loop_factory = loop_factory
@@ -332,7 +331,7 @@ class CaseContext:
 
     def attach_client(self, worker: Worker, *, wait_s: float = ANSWER_S_MAX) -> Client:
         """A client of the handle that a process has open, or will open."""
-        remote = RemoteHandle(worker, wait_s)
+        remote = RemoteHandle(worker, partial(worker.ask, wait_s=wait_s))
         return self._new_client(remote, _itself, remote.close)
 
     def start_worker(self) -> Worker:
@@ -390,27 +389,29 @@ class CaseContext:
             if self.mode == "processes":
                 assert self._worker_pool is not None
                 where, flavours = self.workspace, self.flavours
-                logs = pool.race(
+                logs = race_processes(
                     self._worker_pool, where, programs, names, flavours, server=server, ready=ready
                 )
             elif self.mode == "tasks":
                 handle = self._first_client().handle
                 if ready is not None:
                     ready()
-                logs = self._our_loop().settle(
-                    tasks.race(programs, names, handle, self.suspensions)
-                )
+                race = race_tasks(programs, names, handle, self._count_suspension)
+                logs = self._our_loop().settle(race)
             elif self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
                 handle = self._first_client().handle
-                logs = threads.race(programs, names, handle=handle, ready=ready)
+                logs = race_threads(programs, names, handle=handle, ready=ready)
             else:
                 open_own = partial(self._open_handle, self.workspace, None, server)
-                logs = threads.race(programs, names, open_own=open_own, ready=ready)
+                logs = race_threads(programs, names, open_own=open_own, ready=ready)
         except (StoreRaised, Refused) as error:
             self.raised.append(error)
             raise
         for log in logs:
             self.add_log(log)
+
+    def _count_suspension(self) -> None:
+        self.suspensions += 1
 
     def _first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()

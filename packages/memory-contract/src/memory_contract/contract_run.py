@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from memory_contract.adapter import Adapter
@@ -129,16 +130,9 @@ def check(
             spent_s = time.monotonic() - began
             if quick and spent_s > QUICK_S_MAX:
                 break
-            if progress is not None:
-                progress(item, None)
             share_s = share_of(budget_s) if spent_s < budget_s else 0.0
-            result = item.known or run_case(
-                item.case, item.mode, subject, seed=seed, share_s=share_s, rounds=rounds
-            )
-            result = (deviations or Deviations()).apply(result)
-            if progress is not None:
-                progress(item, result)
-            results.append(result)
+            run = partial(run_case, subject=subject, seed=seed, share_s=share_s, rounds=rounds)
+            results.append(run_item(item, run, deviations, progress))
     finally:
         subject.close()
     if quick:
@@ -156,6 +150,21 @@ def check(
         left_out=len(items) - len(results),
         keeps_last=keeps_last,
     )
+
+
+def run_item(
+    item: Item,
+    run: Callable[[Case, Mode], CaseResult],
+    deviations: Deviations | None,
+    progress: Progress | None,
+) -> CaseResult:
+    """Run one case in one mode, unless its result is known; its result, as it counts."""
+    if progress is not None:
+        progress(item, None)
+    result = (deviations or Deviations()).apply(item.known or run(item.case, item.mode))
+    if progress is not None:
+        progress(item, result)
+    return result
 
 
 def order_quick(items: Sequence[Item]) -> list[Item]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import types
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +46,26 @@ class Settler(Protocol):
 async def to_coroutine(answer: Any) -> Any:
     """Anything that can be awaited, as a coroutine."""
     return await answer
+
+
+@types.coroutine
+def await_stepwise(
+    awaitable: Awaitable[Any], on_suspension: Callable[[], None]
+) -> Generator[Any, Any, Any]:
+    """Await something; `on_suspension` is called each time that it suspends."""
+    inner = awaitable.__await__()
+    thrown: BaseException | None = None
+    while True:
+        try:
+            step = next(inner) if thrown is None else inner.throw(thrown)
+        except StopIteration as finished:
+            return finished.value
+        on_suspension()
+        thrown = None
+        try:
+            yield step
+        except BaseException as error:  # noqa: BLE001 -- a cancellation goes where it belongs
+            thrown = error
 
 
 def open_handle(

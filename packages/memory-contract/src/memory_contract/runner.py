@@ -19,7 +19,7 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
 from memory_contract.cases.case import Case
 from memory_contract.checker import judge
-from memory_contract.checker.verdict import Undecided, Violated, quote_name
+from memory_contract.checker.verdict import Ok, Undecided, Violated, quote_name
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
 from memory_contract.gates import FAULT_GATES, Mode
 from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
@@ -337,7 +337,7 @@ def _raised(context: CaseContext, error: BaseException) -> Outcome:
 
 
 def _judged(case: Case, context: CaseContext) -> Outcome:
-    verdict = judge(context.history)
+    verdict = Ok() if context.is_compared else judge(context.history)
     if isinstance(verdict, Violated):
         failures = select_failures(verdict.anomalies)
         return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
@@ -351,7 +351,7 @@ def _judged(case: Case, context: CaseContext) -> Outcome:
         return Outcome(verdict="UNKNOWN", reason=verdict.reason, context=context)
     silent: CaseVerdict = "VACUOUS"
     why = check_race_coverage(context.history, context.racers) if case.overlaps else None
-    if why and context.mode == "tasks" and not context.suspensions.count:
+    if why and context.mode == "tasks" and not context.suspensions:
         silent, why = "NOT CLAIMED", "no call ever gave way to another task, so none could overlap"
     if case.gate in FAULT_GATES:
         why = why or check_fault_coverage(context.history, context.faults)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import threading
+import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from memory_contract.adapter import Conflict, Message
 from memory_contract.goldfish.lives import Life, Messages, copied
@@ -17,6 +19,9 @@ from memory_contract.goldfish.stores import (
     SqliteStore,
     yielded,
 )
+
+# How long one who opens a store waits for another to do so.
+LOOK_S_MAX: Final = 0.5
 
 
 @goldfish("langchain-redis#74", caught_by="read_after_write_elsewhere")
@@ -64,7 +69,11 @@ class TablesMadeTwice(SqliteStore):
 
     def _create(self) -> None:
         tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        yielded(20)
+        # Slow enough for another one to look meanwhile, however busy the machine is.
+        (self._workspace / f"{uuid.uuid4().hex}.looked").touch()
+        deadline = time.monotonic() + LOOK_S_MAX
+        while len([*self._workspace.glob("*.looked")]) < 2 and time.monotonic() < deadline:
+            time.sleep(0.001)
         if tables == (0,):
             self._db.execute("CREATE TABLE session (id BLOB PRIMARY KEY, life TEXT)")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-import types
-from collections.abc import Awaitable, Generator
 from typing import Any, Final
 
 from memory_contract.calls import Call
@@ -14,6 +12,7 @@ from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.locks import Heartbeat
 from memory_contract.cases.workload import Verb, build_calls, list_verbs, pace
+from memory_contract.handles import await_stepwise
 
 # The awaits of one operation at which it is cancelled: all of them, up to this number.
 AWAITS_MAX: Final = 25
@@ -35,7 +34,7 @@ class CancelAtAwait:
     """Cancels the task that awaits something, at its n-th await."""
 
     def __init__(self, nth: int) -> None:
-        self._nth = nth
+        self._left = nth
         self.reached = False
 
     async def __call__(self, answer: Any) -> Any:
@@ -43,7 +42,7 @@ class CancelAtAwait:
         if not inspect.isawaitable(answer):
             return answer
         try:
-            return await _await_bounded(self._await_counted(answer))
+            return await _await_bounded(await_stepwise(answer, self._count))
         except asyncio.CancelledError:
             # The case cancelled it; the event loop must not treat the task as cancelled.
             task = asyncio.current_task()
@@ -52,27 +51,14 @@ class CancelAtAwait:
                 continue
             raise Cancelled from None
 
-    @types.coroutine
-    def _await_counted(self, answer: Awaitable[Any]) -> Generator[Any, Any, Any]:
-        inner, left = answer.__await__(), self._nth
-        thrown: BaseException | None = None
-        while True:
-            try:
-                step = next(inner) if thrown is None else inner.throw(thrown)
-            except StopIteration as finished:
-                return finished.value
-            left -= 1
-            if left == 0:
-                self.reached = True
-                task = asyncio.current_task()
-                assert task is not None
-                # Takes effect when the task next waits, as if another task had cancelled it.
-                task.cancel()
-            thrown = None
-            try:
-                yield step
-            except BaseException as error:  # noqa: BLE001 -- it goes where it belongs
-                thrown = error
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.reached = True
+            task = asyncio.current_task()
+            assert task is not None
+            # Takes effect when the task next waits, as if another task had cancelled it.
+            task.cancel()
 
 
 @case(

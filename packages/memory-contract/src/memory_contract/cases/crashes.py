@@ -166,6 +166,8 @@ class Kills(Perturbation[tuple[Verb | None, int]]):
         self.count += 1
         log = self.reopen(folder, Program("after", tuple(calls)))
         self.context.add_log(log)
+        touched = {call.session for call in calls}
+        self.is_over = is_violated([op for op in self.context.history if op.session in touched])
         if log.errors:
             proof = f"after {where}, a fresh process meets {log.errors[0][1]}"
             self.context.fail("unusable after a kill", proof, session=calls[0].session)

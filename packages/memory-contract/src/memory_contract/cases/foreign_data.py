@@ -39,7 +39,9 @@ def edited_cursor_is_refused(context: CaseContext) -> None:
         store.trim(mine, TURNS)
         store.append(mine)
     shown = store.read(mine)
-    own, foreign = _read_cursors(store, mine), _read_cursors(store, theirs)
+    (paged, own), (_, foreign) = _read_pages(store, mine), _read_pages(store, theirs)
+    proof = f"{mine} shows [{' '.join(shown)}], and page by page [{' '.join(paged)}]"
+    context.expect(paged == shown, "wrong pages", proof, session=mine)
     context.expect(bool(own), "one page", "a session of several pages came as one")
     edits = [*foreign, *_edit_cursors(context.random, own, mine, theirs)]
     for cursor in pace(context, edits, "edited cursors", least=len(foreign)):
@@ -55,14 +57,16 @@ def _expect_known(context: CaseContext, seen: Ids, known: Ids, what: str) -> Non
     context.expect(not strange, "foreign entries", proof)
 
 
-def _read_cursors(store: Client, session: str) -> list[Any]:
-    """The cursors of a session's pages, all but the last."""
-    found = []
-    _, cursor = store.ask("page", session, PAGE)
+def _read_pages(store: Client, session: str) -> tuple[Ids, list[Any]]:
+    """What the pages of a session show, and the cursors that opened all but the first."""
+    cursors: list[Any] = []
+    page, cursor = store.ask("page", session, PAGE)
+    ids = ids_of(page)
     while cursor is not None:
-        found.append(cursor)
-        _, cursor = store.ask("page", session, PAGE, cursor)
-    return found
+        cursors.append(cursor)
+        page, cursor = store.ask("page", session, PAGE, cursor)
+        ids += ids_of(page)
+    return ids, cursors
 
 
 def _edit_cursors(random: Random, cursors: list[Any], mine: str, theirs: str) -> list[str]:

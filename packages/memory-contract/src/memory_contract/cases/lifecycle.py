@@ -4,43 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
+from memory_contract.cases.programs import ExpectedSession
 from memory_contract.cases.workload import pace
-from memory_contract.history import Ids
-from memory_contract.model import take_last
+from memory_contract.history import Ids, OpName
 
 _BOTH: Final = ("snapshot", "rollback")
 _ROUNDS: Final = 3
+_APPENDS: Final[tuple[OpName, ...]] = ("append",) * 9
+_CHANGES: Final[tuple[OpName, ...]] = ("append", "pop", "trim", "clear")
+
+
+def _open_two(context: CaseContext) -> tuple[Client, Client]:
+    return context.open(), context.open_elsewhere()
+
+
+def _expect_session(context: CaseContext) -> ExpectedSession:
+    """A new session that every open handle reads after each step."""
+    return ExpectedSession(context.new_session(), context.clients)
 
 
 @case("lifecycle", catches="a wrong window: only the last exchange is kept", needs=["trim"])
 def trim_keeps_the_newest(context: CaseContext) -> None:
     """Trim to some entries, to more than there are and to none; the newest stay, in order."""
-    store, other = context.open(), context.open_elsewhere()
-    session, beside = context.new_session(), context.new_session()
-    untouched = store.append(beside, 3)
-    shown: Ids = ()
+    store, other = _open_two(context)
+    session, beside = _expect_session(context), _expect_session(context)
+    beside.run(store, "append", "append")
     turn = 2 if context.adapter.pairs else 1
     for turns in (context.random.randint(4, 7), context.random.randint(2, 3), 1, 40):
-        keep = turns * turn
-        shown += sum((store.append(session) for _ in range(9)), ())
-        store.trim(session, keep)
-        shown = take_last(shown, keep)
-        context.expect_shown(session, shown, after=f"a trim to {keep}")
+        session.run(store, *_APPENDS)
+        session.step(store, "trim", keep=turns * turn)
     try:
-        other.trim(session, 0)
+        session.step(other, "trim", keep=0)
     except Exception:  # noqa: BLE001 -- it may be refused
         context.note("a trim to none is refused")
-    else:
-        context.expect_shown(session, (), after="a trim to none")
-        shown = store.append(session)
-        context.expect_shown(session, shown, after="a trim to none and an append")
-    context.expect_shown(beside, untouched, after="trims of another session")
+    session.run(store, "append")
+    beside.look(store, other)
 
 
 def _build_message(role: str, content: str, **fields: Any) -> Message:
@@ -111,43 +115,25 @@ def _find_broken_structure(kept: Sequence[Message]) -> str:
 @case("lifecycle", catches="a snapshot that changes with its session", needs=_BOTH)
 def snapshot_is_frozen(context: CaseContext) -> None:
     """Take a snapshot, change the session in every claimed way, and return to it after each."""
-    store, other, session = context.open(), context.open_elsewhere(), context.new_session()
-    frozen = store.append(session, 2) + store.append(session) + store.append(session)
-    taken = store.snapshot(session)
-    changes: dict[str, Callable[[Client], object]] = {
-        "append": lambda client: client.append(session, 2),
-        "pop": lambda client: client.pop(session),
-        "trim": lambda client: client.trim(session, 2),
-        "clear": lambda client: client.clear(session),
-    }
-    for op, change in changes.items():
-        if op != "append" and not context.claims(op):
-            continue
+    store, other = _open_two(context)
+    session = _expect_session(context)
+    session.run(store, "append", "append", "append", "snapshot")
+    for change in _CHANGES:
         for client in (store, other):
-            change(client)
-            client.rollback(session, taken)
-            context.expect_shown(session, frozen, after=f"{op} and a rollback")
+            session.run(client, change, "rollback")
 
 
 @case("lifecycle", catches="ghosts: entries that a rollback should have taken away", needs=_BOTH)
 def rollback_is_exact(context: CaseContext) -> None:
     """Roll back and go on; only the snapshot and what came after the rollback ever shows."""
-    store, other = context.open(), context.open_elsewhere()
-    session, beside = context.new_session(), context.new_session()
-    untouched = store.append(beside, 2)
-    frozen = store.append(session) + store.append(session, 2)
-    taken = store.snapshot(session)
-    later: Ids = ()
+    store, other = _open_two(context)
+    session, beside = _expect_session(context), _expect_session(context)
+    beside.run(store, "append")
+    session.run(store, "append", "append", "snapshot")
     for client in (store, other, store):
-        client.append(session)
-        client.append(session, 2)
-        client.rollback(session, taken)
-        context.expect_shown(session, frozen, after="a rollback")
-        later = client.append(session)
-        context.expect_shown(session, frozen + later, after="a rollback and an append")
-    later += other.append(session, 2)
-    context.expect_shown(session, frozen + later, after="a rollback and two appends")
-    context.expect_shown(beside, untouched, after="rollbacks of another session")
+        session.run(client, "append", "append", "rollback", "append")
+    session.run(other, "append")
+    beside.look(store, other)
 
 
 @case(
@@ -157,61 +143,33 @@ def rollback_is_exact(context: CaseContext) -> None:
 )
 def rollback_keeps_every_snapshot(context: CaseContext) -> None:
     """Take snapshots, roll back to each over and over from other callers; all stay."""
-    store, session = context.open(), context.new_session()
-    snapshots = _take_snapshots(context, store, session)
-    names = list(snapshots)
+    store = context.open()
+    session = _expect_session(context)
+    for change in _CHANGES:
+        session.run(store, "append", "snapshot", change, "snapshot")
     for _ in range(_ROUNDS):
-        caller = context.open_elsewhere()
+        caller, names = context.open_elsewhere(), [*session.snapshots]
         context.random.shuffle(names)
         for name in names:
-            caller.rollback(session, name)
-            context.expect_shown(session, snapshots[name], after=f"a rollback to {name}")
-        context.expect_shown(session, snapshots[names[-1]], after="a rollback elsewhere")
+            session.step(caller, "rollback", snapshot=name)
         # Appends to a branch that is abandoned must not change the snapshots.
-        said = caller.append(session)
-        name = caller.snapshot(session)
-        snapshots[name] = snapshots[names[-1]] + said
-        names.append(name)
-    for name, shown in snapshots.items():
-        store.rollback(session, name)
-        context.expect_shown(session, shown, after=f"a rollback to {name}")
-
-
-def _take_snapshots(context: CaseContext, store: Client, session: str) -> dict[str, Ids]:
-    """Snapshots of a session that grows, is trimmed and is cleared, as far as that is claimed."""
-    found: dict[str, Ids] = {}
-    shown: Ids = ()
-    for count in (2, 1, 3):
-        shown += store.append(session, count)
-        found[store.snapshot(session)] = shown
-    if context.claims("trim"):
-        store.trim(session, 2)
-        shown = shown[-2:]
-        found[store.snapshot(session)] = shown
-    if context.claims("clear"):
-        store.clear(session)
-        shown = store.append(session)
-        found[store.snapshot(session)] = shown
-    return found
+        session.run(caller, "append", "snapshot")
+    for name in session.snapshots:
+        session.step(store, "rollback", snapshot=name)
 
 
 @case("lifecycle", catches="a way back that is no way forward again", needs=_BOTH)
 def rollback_there_and_back(context: CaseContext) -> None:
     """Go back to the first of two snapshots, forward to the second, and to a branch."""
-    store, other, session = context.open(), context.open_elsewhere(), context.new_session()
-    early = store.append(session, 2)
-    first = store.snapshot(session)
-    late = early + store.append(session, 2)
-    second = store.snapshot(session)
+    store, other = _open_two(context)
+    session = _expect_session(context)
+    session.run(store, "append", "snapshot", "append", "snapshot")
     for client in (store, other):
-        for taken, shown in ((first, early), (second, late), (second, late), (first, early)):
-            client.rollback(session, taken)
-            context.expect_shown(session, shown, after=f"a rollback to {taken}")
-    branch = early + other.append(session)
-    third = other.snapshot(session)
-    for taken, shown in ((second, late), (third, branch), (first, early), (third, branch)):
-        store.rollback(session, taken)
-        context.expect_shown(session, shown, after=f"a rollback to {taken}")
+        for place in (0, 1, 1, 0):
+            session.step(client, "rollback", snapshot=session.snapshots[place])
+    session.run(other, "append", "snapshot")
+    for place in (1, 2, 0, 2):
+        session.step(store, "rollback", snapshot=session.snapshots[place])
 
 
 @case(
@@ -221,31 +179,13 @@ def rollback_there_and_back(context: CaseContext) -> None:
 )
 def fork_is_independent(context: CaseContext) -> None:
     """Fork a session, change both sides in turn, and see that neither hears of the other."""
-    store, other = context.open(), context.open_elsewhere()
-    source = context.new_session()
-    ours = sum((store.append(source, count) for count in (1, 2, 1)), ())
-    target = store.fork(source)
-    theirs = ours
-    for writer in (store, other):
-        context.expect_shown(target, theirs, after="a fork of another session")
-        theirs += writer.append(target)
-        context.expect_shown(source, ours, after="an append to its fork")
-        ours += writer.append(source)
-        context.expect_shown(target, theirs, after="an append to what it was forked from")
-    if context.claims("snapshot", "rollback"):
-        taken = store.snapshot(target)
-        if context.claims("trim"):
-            store.trim(target, 2)
-            context.expect_shown(source, ours, after="a trim of its fork")
-        if context.claims("clear"):
-            store.clear(source)
-            ours = store.append(source)
-        other.rollback(target, taken)
-        context.expect_shown(target, theirs, after="a rollback to its own snapshot")
-        context.expect_shown(source, ours, after="a rollback of its fork")
-    elif context.claims("clear"):
-        store.clear(target)
-        context.expect_shown(source, ours, after="a clear of its fork")
+    store, other = _open_two(context)
+    source = _expect_session(context)
+    (target,) = source.run(store, "append", "append", "append", "fork")
+    for changed, beside in ((target, source), (source, target)) * 2:
+        for client in (store, other):
+            changed.run(client, "append", "snapshot", "trim", "append", "clear", "rollback")
+            beside.look(store, other)
 
 
 @case(
@@ -255,36 +195,14 @@ def fork_is_independent(context: CaseContext) -> None:
 )
 def undo_takes_back(context: CaseContext) -> None:
     """Clear, trim and roll back, and undo each; what showed before shows again."""
-    store, other, session = context.open(), context.open_elsewhere(), context.new_session()
-    shown = sum((store.append(session) for _ in range(5)), ())
-    store.clear(session)
-    context.expect_shown(session, (), after="a clear")
-    other.undo(session)
-    context.expect_shown(session, shown, after="a clear that was undone")
-    _undo_one_by_one(store, other)
-
-
-def _undo_one_by_one(store: Client, other: Client) -> None:
-    # Not recorded: reads of one client are proof enough, and the checker does not search through
-    # trims that were undone.
-    context, session = store.context, store.context.new_session()
-    shown = sum((store.append(session) for _ in range(6)), ())
-    context.require_room(len(shown))
-    states = [shown]
-    if context.claims("trim"):
-        store.trim(session, 4)
-        states.append(take_last(shown, 4))
-    if context.claims("snapshot", "rollback"):
-        taken = store.snapshot(session)
-        store.clear(session)
-        other.rollback(session, taken)
-        states += [(), states[-1]]
-    store.clear(session)
-    while states:
-        other.undo(session)
-        before, seen = states.pop(), store.look(session)
-        proof = f"an undo of {session} shows {list(seen)}, where {list(before)} showed before"
-        context.expect(seen == before, "wrong undo", proof, session=session)
+    store, other = _open_two(context)
+    session = _expect_session(context)
+    session.run(store, *_APPENDS, "clear")
+    session.run(other, "undo")
+    session.run(store, "trim", "snapshot", "clear")
+    session.run(other, "rollback")
+    session.run(store, "clear")
+    session.run(other, "undo", "undo", "undo", "undo")
 
 
 @case("lifecycle", catches="a save after the end that says yes and keeps nothing")

@@ -40,6 +40,8 @@ class Perturbation(ABC, Generic[Position]):
         self.context = context
         # How many disturbances took effect.
         self.count = 0
+        # Set when the recorded history breaks the contract: the checker names it at the end.
+        self.is_over = False
         self._worker: Worker | None = None
         self._opened = 0
 
@@ -60,6 +62,8 @@ class Perturbation(ABC, Generic[Position]):
         try:
             for each in pace(self.context, found, self.noun, within_s=within_s, least=self.least):
                 self.disturb(each)
+                if self.is_over:
+                    break
         finally:
             self.close()
         self.summarize()

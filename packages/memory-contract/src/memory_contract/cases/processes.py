@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Final, Literal
 
 from memory_contract.adapter import Refused
-from memory_contract.calls import Call, Log, Program, failed, format_error
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
+from memory_contract.calls import Call, Log, Program, ask, failed, format_error, succeeded
+from memory_contract.case_context import (
+    CaseContext,
+    CaseNotClaimed,
+    CaseUnknown,
+    Client,
+    RemoteHandle,
+)
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import forget_outcome
 from memory_contract.cases.workload import build_append, repeat_until_ok
 from memory_contract.faults.clocks import JumpingClock
-from memory_contract.faults.process_faults import (
-    PausedProcess,
-    PendingCall,
-    fastest_append_s,
-    kill_process,
-    median_append_s,
-)
+from memory_contract.history import Operation
 from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
 
 WRITERS: Final = 3
@@ -29,6 +34,62 @@ FIRST_OPENS: Final = 5
 # How long a store without a declared bound may be unusable after a kill. A store that holds a lock
 # for longer by design does not fail; one that cannot be read does.
 RECOVERY_S: Final = 8.0
+# How long the kernel may take to end a process that was killed.
+ENDING_S_MAX: Final = 10.0
+# Assumed duration of an append before any was timed.
+APPEND_S: Final = 0.005
+
+
+class PendingCall:
+    """A call that a worker was told to make, and whose answer was not read yet."""
+
+    def __init__(self, client: Client, call: Call) -> None:
+        self._client = client
+        self._call = call
+        self._began = time.monotonic_ns()
+        ask(RemoteHandle(client.worker, client.worker.tell), call, client.context.names)
+
+    def finish(self) -> Operation:
+        """Wait for the answer and record the call; if the worker ended, the outcome is unknown."""
+        context, name = self._client.context, self._client.name
+        try:
+            answer = self._client.worker.answer()
+        except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            return context.record(failed(name, self._call, self._began, error), error)
+        return context.record(succeeded(name, self._call, self._began, answer, context.names))
+
+
+def _list_append_s(operations: Sequence[Operation]) -> list[float]:
+    """How long acknowledged appends took."""
+    return [
+        (op.complete_ns - op.invoke_ns) / 1e9
+        for op in operations
+        if op.outcome == "ok" and op.complete_ns is not None and op.op == "append"
+    ] or [APPEND_S]
+
+
+def _kill_process(context: CaseContext, worker: Worker) -> None:
+    """Kill a process and wait until it is gone. What it answered can still be read."""
+    with context.fault("kill -9"):
+        worker.strike()
+        until = time.monotonic() + ENDING_S_MAX
+        # Its files and locks are released before its process id is.
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < until:
+                os.kill(worker.pid, 0)
+                time.sleep(0.001)
+
+
+@contextmanager
+def _pause_process(context: CaseContext, worker: Worker) -> Iterator[None]:
+    """Stop a process during the block."""
+    with context.fault("SIGSTOP"):
+        os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGCONT)
 
 
 @case(
@@ -59,16 +120,16 @@ def _append_in_parallel(
     """
     context, alone = writers[0].context, len(writers) == 1
     last = context.history[-len(writers) :]
-    took_s = fastest_append_s(context.history) if alone else 1.4 * median_append_s(last)
+    took_s = min(_list_append_s(context.history)) if alone else 1.4 * median(_list_append_s(last))
     chance, pending = context.random, []
     for writer in writers:
         count = chance.choice((1, 2, 3))
         call = build_append(context, chance.choice(sessions), count)
-        pending.append(PendingCall(context, writer, call))
+        pending.append(PendingCall(writer, call))
     if victim is not None:
         # Before the call begins, in the middle of it, or right after the answer.
         time.sleep(chance.uniform(0.0, 1.0) * took_s)
-        kill_process(context, victim.worker)
+        _kill_process(context, victim.worker)
     done = [call.finish() for call in pending]
     return alone or any(op.outcome == "ok" for op in done)
 
@@ -89,9 +150,9 @@ def kill9_in_first_open(context: CaseContext) -> None:
         worker = _start_warm_worker(context)
         client = context.attach_client(worker)
         worker.tell("open", where, context.flavour, None)
-        append = PendingCall(context, client, build_append(context, session, 2))
+        append = PendingCall(client, build_append(context, session, 2))
         time.sleep(context.random.uniform(0.0, 1.1) * took_s)
-        kill_process(context, worker)
+        _kill_process(context, worker)
         with contextlib.suppress(Exception):
             # If the store could not be opened, the append says the same.
             worker.answer()
@@ -171,11 +232,11 @@ def paused_writer(context: CaseContext) -> None:
     for _ in range(3):
         sleeper.append(session)
         other.append(session)
-    took_s = fastest_append_s(context.history)
+    took_s = min(_list_append_s(context.history))
     for _ in range(PAUSES):
-        asleep = PendingCall(context, sleeper, build_append(context, session))
+        asleep = PendingCall(sleeper, build_append(context, session))
         time.sleep(context.random.uniform(0.2, 0.8) * took_s)
-        with PausedProcess(context, sleeper.worker):
+        with _pause_process(context, sleeper.worker):
             meanwhile = _append_meanwhile(other, session)
         # A writer that waited for the stopped process can finish now.
         for pending in (asleep, meanwhile):
@@ -190,7 +251,7 @@ def _append_meanwhile(other: Client, session: str) -> PendingCall | None:
     """Append while the other is stopped; returns an append that still waits at the end."""
     until = time.monotonic() + PAUSE_S
     for _ in range(TAKEOVERS_MAX):
-        pending = PendingCall(other.context, other, build_append(other.context, session))
+        pending = PendingCall(other, build_append(other.context, session))
         if not other.worker.has_answered(max(0.0, until - time.monotonic())):
             return pending
         pending.finish()

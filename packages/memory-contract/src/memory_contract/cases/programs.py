@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 from memory_contract import model
 from memory_contract.adapter import CAPABILITIES
@@ -33,6 +33,8 @@ class ExpectedSession:
     """A session as the model has it, with what was done to it; every answer is compared."""
 
     session: str
+    # Who reads it after each step, beside the client that made it.
+    readers: Sequence[Client] = ()
     # The states that all answers so far allow; more than one if the store may still show again, or
     # have dropped, what is older than the entries that it keeps.
     states: tuple[ModelState, ...] = (model.EMPTY,)
@@ -50,9 +52,18 @@ class ExpectedSession:
             return bool(self.snapshots)
         return op != "fork" or bool(self.states[0].shown)
 
-    def step(self, store: Client, op: OpName) -> ExpectedSession | None:
-        """Make one call and read the session; for a fork, returns the new session."""
-        call = self._build_call(store.context, op)
+    def run(self, store: Client, *ops: OpName) -> list[ExpectedSession]:
+        """Make these calls, as far as they are claimed and allowed; returns forked sessions."""
+        made = [self.step(store, op) for op in _claimed(store.context, ops) if self.allows(op)]
+        return [forked for forked in made if forked is not None]
+
+    def step(self, store: Client, op: OpName, **given: Any) -> ExpectedSession | None:
+        """Make one call and read the session; for a fork, returns the new session.
+
+        Fields of the call that are not `given` are drawn by the seed.
+        """
+        store.context.is_compared = True
+        call = replace(self._build_call(store.context, op), **given)
         self.done.append(op)
         try:
             done = store.make(call)
@@ -63,17 +74,18 @@ class ExpectedSession:
         else:
             self._compare(store, done)
             self._advance(store, done)
-        self.look(store)
+        self.look(store, *self.readers)
         if op != "fork" or call.target is None:
             return None
         copies = dict.fromkeys(ModelState(state.shown) for state in self.states)
-        forked = ExpectedSession(call.target, tuple(copies), [*self.done])
-        forked.look(store)
+        forked = ExpectedSession(call.target, self.readers, tuple(copies), [*self.done])
+        forked.look(store, *self.readers)
         return forked
 
-    def look(self, store: Client, limit: int | None = None) -> None:
+    def look(self, *readers: Client, limit: int | None = None) -> None:
         """Read, and compare with the model."""
-        self._compare(store, store.make(Call(op="read", session=self.session, limit=limit)))
+        for reader in dict.fromkeys(readers):
+            self._compare(reader, reader.make(Call(op="read", session=self.session, limit=limit)))
 
     def _build_call(self, context: CaseContext, op: OpName) -> Call:
         random, turn = context.random, 2 if context.adapter.pairs else 1
@@ -125,6 +137,10 @@ def _apply(state: ModelState, done: Operation) -> Iterable[ModelState]:
     return () if after is None else (after,)
 
 
+def _claimed(context: CaseContext, ops: Iterable[OpName]) -> list[OpName]:
+    return [op for op in ops if op not in CAPABILITIES or context.claims(op)]
+
+
 def _show(store: Client, state: ModelState) -> ModelState:
     return model.show_newest(state, store.context.adapter.keeps_last)
 
@@ -138,14 +154,10 @@ def run_program(store: Client, session: str, program: Sequence[OpName]) -> None:
         forked.look(store)
 
 
-def _list_claimed(context: CaseContext) -> list[OpName]:
-    return [op for op in OPS if op not in CAPABILITIES or context.claims(op)]
-
-
 @case("sequential", catches="a slip that only one order of operations shows")
 def short_programs(context: CaseContext) -> None:
     """Run every program of three steps after an append, and look after each step."""
-    store, ops = context.open(), _list_claimed(context)
+    store, ops = context.open(), _claimed(context, OPS)
     for op in ops:
         run_program(store, context.new_session(), (op, "append"))
     programs = product(ops, repeat=STEPS)
@@ -153,9 +165,9 @@ def short_programs(context: CaseContext) -> None:
     # In random order, so that a slow store runs some of each kind.
     context.random.shuffle(everything)
     for program in pace(context, everything, "short programs", within_s=PROGRAMS_S):
-        run_program(store, context.new_session(), program)
-        # Every answer was compared; the checker cannot say more.
+        # A report of a failure shows its program alone.
         context.history.clear()
+        run_program(store, context.new_session(), program)
 
 
 def _is_sensible(steps: tuple[OpName, ...]) -> bool:
@@ -174,7 +186,7 @@ def random_programs(context: CaseContext) -> None:
     """Do what the seed says to several sessions by turns, and look after each step."""
     store, random = context.open(), context.random
     callers = [store] if context.adapter.reach == "handle" else [store, context.open()]
-    turn, ops = 2 if context.adapter.pairs else 1, _list_claimed(context)
+    turn, ops = 2 if context.adapter.pairs else 1, _claimed(context, OPS)
     expected = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
     for _ in pace(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):
         store, session = random.choice(callers), random.choice(expected)
@@ -182,9 +194,7 @@ def random_programs(context: CaseContext) -> None:
         if forked := session.step(store, random.choice(["append", *allowed])):
             expected[random.randrange(RANDOM_SESSIONS)] = forked
         if context.claims("limit"):
-            session.look(store, turn * random.randint(1, 6))
+            session.look(store, limit=turn * random.randint(1, 6))
     reader = context.open_elsewhere()
     for session in expected:
         session.look(reader)
-    # Every answer was compared; the checker cannot say more.
-    context.history.clear()

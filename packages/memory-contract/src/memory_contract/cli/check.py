@@ -10,7 +10,6 @@ import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -226,8 +225,7 @@ def _run(
     # What a store prints must not get between the lines of a report.
     with shown as progress, redirect_stdout(sys.stderr):
         if arguments.explore is not None:
-            found = _explore(arguments, chosen, progress)
-            return replace(found, results=tuple(map(deviations.apply, found.results)))
+            return _explore(arguments, chosen, deviations, progress)
         return contract_run.check(
             arguments.target,
             gates=gates,
@@ -247,7 +245,9 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(SIGNALLED + number)
 
 
-def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -> Report:
+def _explore(
+    arguments: Namespace, chosen: Sequence[Case], deviations: Deviations, progress: Progress
+) -> Report:
     races = [each.id for each in chosen if "tasks" in each.modes and each.overlaps]
     if not races:
         raise UsageError("there is no race between tasks in what was asked for: nothing was run")
@@ -257,6 +257,7 @@ def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -
         schedules=arguments.explore,
         seed=arguments.seed,
         keeps_last=arguments.keeps_last,
+        deviations=deviations,
         progress=progress,
     )
 

@@ -13,7 +13,8 @@ from typing import Final
 from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.checker.shrink import minimize
-from memory_contract.contract_run import Item, Progress, asked_for, select
+from memory_contract.contract_run import Item, Progress, asked_for, run_item, select
+from memory_contract.deviations import Deviations
 from memory_contract.explorer.loop import ExploringLoop, StepTaken
 from memory_contract.explorer.schedules import (
     Chooser,
@@ -24,6 +25,7 @@ from memory_contract.explorer.schedules import (
     parse_schedule,
     renumber_switches,
 )
+from memory_contract.gates import Mode
 from memory_contract.history import Operation
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.runner import (
@@ -88,12 +90,14 @@ def explore(
     schedules: int = SCHEDULES,
     seed: int | None = None,
     keeps_last: int | None = None,
+    deviations: Deviations | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run the races between tasks under so many schedules, spread over the cases.
 
     A case ends with its first failure, which is made small. The seed of a failure, given again
-    with the name of its case, brings it back with the first schedule.
+    with the name of its case, brings it back with the first schedule. `deviations` are failures
+    that are known.
     """
     adapter = resolve(target, keeps_last=keeps_last)
     chosen = [case for case in select((), cases) if "tasks" in case.modes and case.overlaps]
@@ -101,7 +105,14 @@ def explore(
     began = time.monotonic()
     subject = StoreUnderTest(adapter)
     try:
-        results = tuple(_explore_cases(chosen, subject, ours, schedules, progress))
+        items = [Item(case=case, mode="tasks", known=_find_known(case, subject)) for case in chosen]
+        waiting = [item.case for item in items if item.known is None]
+        share, extra = divmod(schedules, len(waiting) or 1)
+
+        def run(case: Case, _: Mode) -> CaseResult:
+            return explore_case(case, subject, ours, max(1, share + (case in waiting[:extra])))
+
+        results = tuple(run_item(item, run, deviations, progress) for item in items)
     finally:
         subject.close()
     return Report(
@@ -124,26 +135,6 @@ def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str)
     finally:
         subject.close()
     return _build_result(found, seed, attempt, _format_schedule_text(seed, attempt))
-
-
-def _explore_cases(
-    chosen: Sequence[Case],
-    subject: StoreUnderTest,
-    seed: int,
-    schedules: int,
-    progress: Progress | None,
-) -> Iterator[CaseResult]:
-    items = [Item(case=case, mode="tasks", known=_find_known(case, subject)) for case in chosen]
-    waiting = [item.case for item in items if item.known is None]
-    share, extra = divmod(schedules, len(waiting) or 1)
-    for item in items:
-        if progress is not None:
-            progress(item, None)
-        ours = max(1, share + (item.case in waiting[:extra]))
-        result = item.known or explore_case(item.case, subject, seed, ours)
-        if progress is not None:
-            progress(item, result)
-        yield result
 
 
 def _find_known(case: Case, subject: StoreUnderTest) -> CaseResult | None:

@@ -400,10 +400,10 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
 def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> str:
     """Why a capability cannot be claimed; nothing if it works, tried once."""
     from memory_contract.case_context import CaseContext  # noqa: PLC0415
-    from memory_contract.cases.capabilities import ALSO, TRIALS  # noqa: PLC0415
+    from memory_contract.cases.capabilities import ALSO, try_capability  # noqa: PLC0415
 
-    if lacking := [other for other in ALSO.get(capability, ()) if other not in findings.offers]:
-        return f"is of no use without {lacking[0]}"
+    if capability in ALSO and ALSO[capability] not in findings.offers:
+        return f"is of no use without {ALSO[capability]}"
     flavour = findings.flavours[0]
     tried = replace(findings, offers={*findings.offers, capability})
     adapter = tried.build("probe")
@@ -411,7 +411,7 @@ def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> s
         adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None
     )
     try:
-        works = TRIALS[capability](context.open(), context.new_session())
+        works = try_capability(context.open(), capability)
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
         return f"raised {format_error(error)}"
     finally:

@@ -15,8 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -24,14 +23,11 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from memory_contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
-from memory_contract.calls import Log, Program
+from memory_contract.adapter import Adapter, Conflict, NotFound, Refused
 from memory_contract.stacks import ask_for_dump
 
 # For workers that hang; slow ones must fit in easily.
 ANSWER_S_MAX: Final = 120.0
-# How far ahead the common start is: until then every worker has its program.
-START_NS: Final = 4_000_000
 # The answer of a fork server that has threads after its imports.
 THREADED: Final = "threads"
 _MAIN: Final = "from memory_contract.workers.fork_server import main; main()"
@@ -249,34 +245,3 @@ def list_own_modules(adapter: Adapter) -> Iterator[str]:
         if opener is not None:
             name = opener if isinstance(opener, str) else getattr(opener, "name", None)
             yield str(name or getattr(opener, "__module__", "")).partition(":")[0]
-
-
-def race(
-    worker_pool: WorkerPool,
-    workspace: Path,
-    programs: Sequence[Program],
-    names: dict[str, Any],
-    flavours: Sequence[Flavour],
-    *,
-    server: str | None = None,
-    ready: Callable[[], None] | None = None,
-) -> list[Log]:
-    """Run each program in a process of its own, all at once; flavours alternate.
-
-    `ready` is called when all handles are open.
-    """
-    workers = [worker_pool.start_worker() for _ in programs]
-    try:
-        for place, worker in enumerate(workers):
-            worker.tell("open", workspace, flavours[place % len(flavours)], server)
-        for worker in workers:
-            worker.answer()
-        if ready is not None:
-            ready()
-        start_ns = time.monotonic_ns() + START_NS
-        for worker, program in zip(workers, programs, strict=True):
-            worker.tell("run", program, names, start_ns)
-        return [worker.answer() for worker in workers]
-    finally:
-        for worker in workers:
-            worker.end()

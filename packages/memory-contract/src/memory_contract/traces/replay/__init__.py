@@ -32,7 +32,7 @@ from memory_contract.traces.replay.plan import ReplayPlan, build_plan
 from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict, count_overlaps
 from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler
 from memory_contract.workers.pool import StoreRaised, WorkerLost
-from memory_contract.workers.threads import many_switches
+from memory_contract.workers.races import many_switches
 
 __all__ = [
     "LoadedTrace",

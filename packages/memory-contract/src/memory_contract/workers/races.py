@@ -1,0 +1,134 @@
+"""Programs that run at the same time: in threads, in tasks of one event loop, or in processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from memory_contract.adapter import Flavour
+from memory_contract.calls import Log, Program, run, run_async
+from memory_contract.handles import await_stepwise, close
+from memory_contract.workers.pool import WorkerPool
+
+# How often the interpreter looks whether another thread wants to run: the more often, the more
+# of the ways in which two calls can interleave are seen. The default is 5 ms.
+SWITCH_S: Final = 1e-5
+_USUAL_S: Final = sys.getswitchinterval()
+# How far ahead the common start of processes is: until then every worker has its program.
+START_NS: Final = 4_000_000
+
+
+def race_threads(
+    programs: Sequence[Program],
+    names: dict[str, Any],
+    *,
+    handle: Any = None,
+    open_own: Callable[[], Any] | None = None,
+    ready: Callable[[], None] | None = None,
+) -> list[Log]:
+    """Run each program in a thread, all at once: on one handle, or each on its own.
+
+    `ready` is called when all are open.
+    """
+    gate = threading.Barrier(len(programs), action=ready)
+    logs = [Log() for _ in programs]
+    mishaps: list[BaseException] = []
+
+    def work(program: Program, log: Log) -> None:
+        try:
+            ours = open_own() if open_own is not None else handle
+            try:
+                gate.wait()
+                run(ours, program, dict(names), log)
+            finally:
+                if open_own is not None:
+                    close(ours)
+        except BaseException as error:  # noqa: BLE001 -- told to who waits for the thread
+            gate.abort()
+            mishaps.append(error)
+
+    threads = [
+        threading.Thread(target=work, args=pair, daemon=True)
+        for pair in zip(programs, logs, strict=True)
+    ]
+    with many_switches():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    causes = [error for error in mishaps if not isinstance(error, threading.BrokenBarrierError)]
+    if causes:
+        raise causes[0]
+    return logs
+
+
+@contextmanager
+def many_switches() -> Iterator[None]:
+    """Let threads take turns as often as they can, for a while."""
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        # Not what it was before: that may be the doing of a race that hangs and was left behind.
+        sys.setswitchinterval(_USUAL_S)
+
+
+async def race_tasks(
+    programs: Sequence[Program],
+    names: dict[str, Any],
+    handle: Any,
+    on_suspension: Callable[[], None],
+) -> list[Log]:
+    """Run each program in a task, all on one handle."""
+    gate = asyncio.Event()
+    logs = [Log() for _ in programs]
+
+    async def work(program: Program, log: Log) -> None:
+        await gate.wait()
+        await await_stepwise(run_async(handle, program, dict(names), log), on_suspension)
+
+    loop = asyncio.get_running_loop()
+    tasks = [
+        loop.create_task(work(program, log), name=program.worker)
+        for program, log in zip(programs, logs, strict=True)
+    ]
+    gate.set()
+    await asyncio.gather(*tasks)
+    return logs
+
+
+def race_processes(
+    worker_pool: WorkerPool,
+    workspace: Path,
+    programs: Sequence[Program],
+    names: dict[str, Any],
+    flavours: Sequence[Flavour],
+    *,
+    server: str | None = None,
+    ready: Callable[[], None] | None = None,
+) -> list[Log]:
+    """Run each program in a process of its own, all at once; flavours alternate.
+
+    `ready` is called when all handles are open.
+    """
+    workers = [worker_pool.start_worker() for _ in programs]
+    try:
+        for place, worker in enumerate(workers):
+            worker.tell("open", workspace, flavours[place % len(flavours)], server)
+        for worker in workers:
+            worker.answer()
+        if ready is not None:
+            ready()
+        start_ns = time.monotonic_ns() + START_NS
+        for worker, program in zip(workers, programs, strict=True):
+            worker.tell("run", program, names, start_ns)
+        return [worker.answer() for worker in workers]
+    finally:
+        for worker in workers:
+            worker.end()
