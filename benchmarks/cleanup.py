@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-from memory_contract.faults.servers.postgres import children_of
+from memory_contract.faults.servers.postgres import list_children
 
 # As a shell reports it.
 TERMINATED = 128 + signal.SIGTERM
@@ -29,7 +29,7 @@ def end_children_on_signal() -> Iterator[None]:
         yield
     finally:
         # One that was being started when the signal came is known to nobody else.
-        for child in list(children_of(os.getpid())):
+        for child in list(list_children(os.getpid())):
             end(child)
 
 
@@ -38,6 +38,6 @@ def end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         # Held still first: it must not start another while its children are ended.
         os.kill(pid, signal.SIGSTOP)
-        for child in list(children_of(pid)):
+        for child in list(list_children(pid)):
             end(child)
         os.kill(pid, signal.SIGKILL)

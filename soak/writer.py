@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 import indelible
-from memory_contract.calls import outcome_of
+from memory_contract.calls import classify_outcome
 from memory_contract.history import Ids
 from soak.record import Record
 
@@ -106,7 +106,7 @@ class Writer:
             try:
                 await self._store.add_messages(session, batch, key=key, replay="hidden-ok")
             except indelible.MemoryStoreError as error:
-                outcome = outcome_of(error)
+                outcome = classify_outcome(error)
                 self._record.end(call, outcome)
                 if outcome == "fail":
                     return
@@ -149,7 +149,7 @@ class Writer:
         try:
             found = await work
         except indelible.MemoryStoreError as error:
-            self._record.end(call, outcome_of(error))
+            self._record.end(call, classify_outcome(error))
             return None
         self._record.end(call, "ok")
         return found

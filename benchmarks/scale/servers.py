@@ -15,7 +15,7 @@ from rich.table import Table
 import indelible
 from benchmarks.conversation import TASKS, TEXT, measure_rate
 from indelible import ChatMessage
-from memory_contract.faults.servers.postgres import PostgresServer, children_of
+from memory_contract.faults.servers.postgres import PostgresServer, list_children
 from memory_contract.faults.servers.valkey import ValkeyServer
 
 CALLS = 1500
@@ -157,7 +157,7 @@ def _postgres() -> Iterator[Server]:
                 "PostgreSQL",
                 server.url(),
                 "power",
-                lambda: sum(map(_ran_s, (server.pid, *children_of(server.pid)))),
+                lambda: sum(map(_ran_s, (server.pid, *list_children(server.pid)))),
                 held,
             )
         finally:

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.cleanup import TERMINATED
 from benchmarks.peers.roster import ROSTER, SQLITE
 from benchmarks.peers.worker_process import ROOT, RefusedError, WorkerProcess
-from memory_contract.faults.servers.postgres import children_of
+from memory_contract.faults.servers.postgres import list_children
 from tests.support.wait import wait_until
 
 WAIT_S = 60.0
@@ -52,7 +52,7 @@ def test_a_run_that_is_told_to_end_ends_its_server_and_its_workers(tmp_path):
     try:
 
         def both():
-            there = {pid: command_of(pid) for pid in children_of(run.pid)}
+            there = {pid: command_of(pid) for pid in list_children(run.pid)}
             words = ("valkey-server", "benchmarks.peers.worker")
             return all(any(word in each for each in there.values()) for word in words) and there
 
@@ -75,7 +75,7 @@ def test_a_server_of_another_benchmark_is_ended_too(command, tmp_path):
     try:
 
         def server():
-            return [pid for pid in children_of(run.pid) if "valkey-server" in command_of(pid)]
+            return [pid for pid in list_children(run.pid) if "valkey-server" in command_of(pid)]
 
         there = wait_until(server, "a server")
         run.send_signal(signal.SIGTERM)
@@ -103,7 +103,7 @@ def test_what_a_worker_forked_ends_with_it(tmp_path):
 
     asking = threading.Thread(target=ask)
     asking.start()
-    forked = wait_until(lambda: list(children_of(worker)), "a child")
+    forked = wait_until(lambda: list(list_children(worker)), "a child")
     hand.stop()
     wait_until(lambda: not any(map(alive, [worker, *forked])), "the end of worker and child")
     asking.join(WAIT_S)

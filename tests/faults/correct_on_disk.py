@@ -1,7 +1,7 @@
 """Correct stores on the standard library's SQLite, with what each claims to survive."""
 
 from memory_contract.goldfish.files import WalFull
-from memory_contract.goldfish.registry import adapter_of
+from memory_contract.goldfish.registry import build_adapter
 
 
 class JournalTruncated(WalFull):
@@ -23,8 +23,8 @@ class WalNormal(WalFull):
 
 
 CORRECT_ON_DISK = {
-    "wal_full": adapter_of(WalFull, "wal_full", durability="power"),
-    "journal_truncated": adapter_of(JournalTruncated, "journal_truncated", durability="power"),
-    "journal_extra": adapter_of(JournalExtra, "journal_extra", durability="power"),
-    "wal_normal": adapter_of(WalNormal, "wal_normal", durability="process"),
+    "wal_full": build_adapter(WalFull, "wal_full", durability="power"),
+    "journal_truncated": build_adapter(JournalTruncated, "journal_truncated", durability="power"),
+    "journal_extra": build_adapter(JournalExtra, "journal_extra", durability="power"),
+    "wal_normal": build_adapter(WalNormal, "wal_normal", durability="process"),
 }

@@ -6,7 +6,7 @@ from gives_up import GivesUp
 
 from memory_contract.cases.disk_errors import DiskErrors, RecoveryErrors
 from memory_contract.faults.vfs.disk import ERRORS
-from memory_contract.goldfish.registry import adapter_of
+from memory_contract.goldfish.registry import build_adapter
 
 ALL = 10**6
 LOOPS = {
@@ -48,7 +48,7 @@ def test_so_does_the_async_store(tmp_path, case):
 
 def test_a_handle_that_is_lost_and_says_so_is_reported_and_not_accused():
     result = result_of(
-        adapter_of(GivesUp, "gives_up"),
+        build_adapter(GivesUp, "gives_up"),
         "io_error_loop",
         lambda room: DiskErrors(room, ("read",), full=False, most=1).run(),
     )

@@ -6,7 +6,7 @@ from correct_on_disk import WalNormal
 
 from memory_contract.cases.crashes import PowerCuts
 from memory_contract.goldfish.files import UnsyncedFolder, WalFull
-from memory_contract.goldfish.registry import RIGHT, adapter_of
+from memory_contract.goldfish.registry import RIGHT, build_adapter
 
 # Two thousand power cuts in all; twenty thousand in a soak.
 PARTS = range(1, 1 + 4 * TIMES)
@@ -48,7 +48,7 @@ def test_at_process_the_last_changes_may_go_and_nothing_is_damaged(tmp_path):
 
 
 def test_a_claim_that_is_not_kept_is_a_failure_that_says_where_the_power_went():
-    adapter = adapter_of(WalNormal, "wal_normal", durability="power")
+    adapter = build_adapter(WalNormal, "wal_normal", durability="power")
     result = result_of(adapter, "power_loss")
     assert result.verdict == "FAIL"
     assert result.failures[0].name == "lost append"
@@ -66,14 +66,14 @@ UNCLAIMED = {
 @pytest.mark.parametrize("name", UNCLAIMED)
 def test_who_claims_nothing_is_not_accused_but_told_what_a_power_cut_takes(name):
     store, keeps_all = UNCLAIMED[name]
-    result = result_of(adapter_of(store, name, durability="none"), "power_loss")
+    result = result_of(build_adapter(store, name, durability="none"), "power_loss")
     assert result.verdict == "NOT CLAIMED"
     assert "power cuts" in result.reason
     assert ("cuts, 0 took" in result.reason) is keeps_all
 
 
 def test_a_store_that_writes_beside_sqlite_is_not_judged_by_half_of_its_files():
-    result = result_of(adapter_of(WrittenTwice, "written_twice"), "power_loss")
+    result = result_of(build_adapter(WrittenTwice, "written_twice"), "power_loss")
     assert result.verdict == "NOT CLAIMED"
     assert "notes.txt in ways that the kit cannot see" in result.reason
 

@@ -14,7 +14,7 @@ from memory_contract.cases.catalogue import all_cases
 from memory_contract.checker import judge
 from memory_contract.gates import Gate
 from memory_contract.history import Fault
-from memory_contract.results import failure_of
+from memory_contract.results import to_failure
 
 SEED = 7
 HOSTILE = "</script><img src=x onerror=\"document.title='gone'\">'{{data}}\u202e\x1b[2J\n<!--"
@@ -77,7 +77,7 @@ def failing(case: str, history: list[Operation], **rest) -> CaseResult:
     """A case whose history the checker finds fault with."""
     verdict = judge(history)
     assert isinstance(verdict, Violated)
-    failures = tuple(map(failure_of, verdict.anomalies))
+    failures = tuple(map(to_failure, verdict.anomalies))
     return CaseResult(
         gate="concurrency",
         case=case,

@@ -11,7 +11,7 @@ import pytest
 
 import plugin_projects
 from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
-from memory_contract.contract_run import items_of, select
+from memory_contract.contract_run import list_items, select
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
@@ -141,7 +141,7 @@ def record_failure(name, folder):
     """Run the case that catches a goldfish with a recorder before it: the trace, and the proofs."""
     fish = GOLDFISH[name]
     subject = StoreUnderTest(fish.adapter)
-    items = items_of(select(cases=[fish.caught_by]), subject)
+    items = list_items(select(cases=[fish.caught_by]), subject)
     subject.close()
     for item in items:
         if item.known is not None:

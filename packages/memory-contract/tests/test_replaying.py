@@ -20,7 +20,7 @@ from memory_contract import (
 )
 from memory_contract.adapter import Refused
 from memory_contract.goldfish import GOLDFISH
-from memory_contract.goldfish.stores import ListStore, yielded
+from memory_contract.goldfish.stores import ListStore, give_way
 from memory_contract.history import HistoryError
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.render import render_explanation
@@ -41,7 +41,7 @@ class Racing(ListStore):
     def append(self, session, messages):
         life = self._alive(session)
         shown = [*life.shown, *messages]
-        yielded(40)
+        give_way(40)
         life.shown = shown
         self._save(session, life)
 
@@ -50,7 +50,7 @@ class Slow(ListStore):
     """Right, and slow enough for calls to overlap."""
 
     def append(self, session, messages, **options):
-        yielded(40)
+        give_way(40)
         super().append(session, messages, **options)
 
 
@@ -412,14 +412,14 @@ def test_a_session_with_a_hostile_name_cannot_leave_the_docstring(tmp_path):
 
 
 def test_the_kits_own_histories_can_be_replayed(tmp_path):
-    from memory_contract.contract_run import items_of, select
+    from memory_contract.contract_run import list_items, select
     from memory_contract.history import write_history
     from memory_contract.runner import StoreUnderTest, run_case
 
     fish = GOLDFISH["window_of_one"]
     subject = StoreUnderTest(fish.adapter)
     try:
-        (item,) = items_of(select(cases=[fish.caught_by]), subject)
+        (item,) = list_items(select(cases=[fish.caught_by]), subject)
         result = run_case(item.case, item.mode, subject, seed=3)
     finally:
         subject.close()

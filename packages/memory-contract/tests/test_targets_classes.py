@@ -6,7 +6,7 @@ import pytest
 
 import class_stores
 from memory_contract import Adapter, Refused, Unreachable, check
-from memory_contract.handles import flavours_of
+from memory_contract.handles import find_flavours
 from memory_contract.report.text import reproduce
 from memory_contract.targets import TargetError, probe, resolve
 
@@ -270,7 +270,7 @@ def test_a_handle_is_async_if_its_calls_are_whatever_they_look_like():
 
     adapter = Adapter(open=lambda _: None)
     for kind in (Handle, Wrapped, Partial):
-        assert flavours_of(adapter, kind()) == ("async",)
+        assert find_flavours(adapter, kind()) == ("async",)
 
     class Blocking(Handle):
         def append(self, session, messages): ...
@@ -278,7 +278,7 @@ def test_a_handle_is_async_if_its_calls_are_whatever_they_look_like():
         def read(self, session):
             return []
 
-    assert flavours_of(adapter, Blocking()) == ("blocking",)
+    assert find_flavours(adapter, Blocking()) == ("blocking",)
 
 
 # Claims on what the kit takes as it is

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from memory_contract.faults.servers.postgres import PostgresServer, with_standby
+from memory_contract.faults.servers.postgres import PostgresServer, start_with_standby
 from tests.support import postgres_server
 from tests.support.worker_processes import WorkerPool
 
@@ -46,7 +46,7 @@ def server():
 def pair():
     """A primary, and a standby that has every commit before it is acknowledged."""
     folder = postgres_server.new_folder()
-    primary, standby = with_standby(folder)
+    primary, standby = start_with_standby(folder)
     yield primary, standby
     for server in (primary, standby):
         server.thaw()

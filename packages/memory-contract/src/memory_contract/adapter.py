@@ -163,7 +163,7 @@ class Adapter:
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in said.items() if value != getattr(plain, name)}
 
-    def at_once(self, count: int) -> int:
+    def batch_size(self, count: int) -> int:
         """How much one append takes: so many messages, else one message or one turn."""
         return 1 if self.pairs or not self.batches else count
 
@@ -176,10 +176,10 @@ class Adapter:
         found = self.open_async if flavour == "async" and self.open_async else self.open
         found = found or self.open_async
         assert found is not None
-        return imported(found) if isinstance(found, str) else found
+        return import_object(found) if isinstance(found, str) else found
 
 
-def imported(name: str) -> Any:
+def import_object(name: str) -> Any:
     """The object that `package.module:name` names."""
     module, _, path = name.partition(":")
     if not module or not path:
@@ -196,12 +196,12 @@ def imported(name: str) -> Any:
     return found
 
 
-def imported_from_here(name: str) -> Any:
+def import_from_here(name: str) -> Any:
     """The same; as with `python -m`, what stands in the current folder can be named."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
-    return imported(name)
+    return import_object(name)
 
 
 def is_async(handle: Any) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from memory_contract.adapter import NotFound, Refused
-from memory_contract.entries import id_of, ids_of, messages_of
+from memory_contract.entries import build_messages, parse_id, parse_ids
 from memory_contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
 from memory_contract.redaction import redact
 
@@ -71,7 +71,7 @@ def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:
         case "append":
             options = {"key": call.key, "expected": call.expected, "ttl_s": call.ttl_s}
             given = {name: value for name, value in options.items() if value is not None}
-            return handle.append(call.session, messages_of(call.ids), **given)
+            return handle.append(call.session, build_messages(call.ids), **given)
         case "read" if call.limit is not None:
             return handle.read(call.session, limit=call.limit)
         case "trim":
@@ -84,7 +84,7 @@ def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:
             return getattr(handle, call.op)(call.session)
 
 
-def outcome_of(error: BaseException) -> Outcome:
+def classify_outcome(error: BaseException) -> Outcome:
     """What an error says of the data: `fail` only where the store promises that nothing happened.
 
     Beside `Refused`, an error whose `landed` is "no" promises that.
@@ -113,22 +113,24 @@ def _to_operation(
     )
 
 
-def succeeded(worker: str, call: Call, began: int, answer: Any, names: dict[str, Any]) -> Operation:
+def build_success(
+    worker: str, call: Call, began: int, answer: Any, names: dict[str, Any]
+) -> Operation:
     """The record of a call that came back."""
     done = _to_operation(worker, call, began, "ok", None)
     if call.op == "read":
-        return replace(done, value=ids_of(answer))
+        return replace(done, value=parse_ids(answer))
     if call.op == "pop" and answer is not None:
-        return replace(done, value=id_of(answer))
+        return replace(done, value=parse_id(answer))
     if call.op == "snapshot":
         names[call.snapshot or ""] = answer
     return done
 
 
-def failed(worker: str, call: Call, began: int, error: BaseException) -> Operation:
+def build_failure(worker: str, call: Call, began: int, error: BaseException) -> Operation:
     """The record of a call that raised."""
     # A read changes nothing: whatever it raised, it is over.
-    outcome = "fail" if call.op == "read" else outcome_of(error)
+    outcome = "fail" if call.op == "read" else classify_outcome(error)
     lost = call.op == "rollback" and outcome == "fail" and is_not_found(error)
     return _to_operation(worker, call, began, outcome, NOT_FOUND if lost else None)
 
@@ -141,9 +143,9 @@ def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
         try:
             answer = ask(handle, call, names)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            log.add(failed(program.worker, call, began, error), error)
+            log.add(build_failure(program.worker, call, began, error), error)
         else:
-            log.add(succeeded(program.worker, call, began, answer, names), None)
+            log.add(build_success(program.worker, call, began, answer, names), None)
 
 
 def _is_cancelled() -> bool:
@@ -162,8 +164,8 @@ async def run_async(handle: Any, program: Program, names: dict[str, Any], log: L
             if inspect.isawaitable(answer):
                 answer = await answer
         except BaseException as error:
-            log.add(failed(program.worker, call, began, error), error)
+            log.add(build_failure(program.worker, call, began, error), error)
             if _is_cancelled() or isinstance(error, GeneratorExit):
                 raise
         else:
-            log.add(succeeded(program.worker, call, began, answer, names), None)
+            log.add(build_success(program.worker, call, began, answer, names), None)

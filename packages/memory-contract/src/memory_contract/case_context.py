@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from memory_contract.adapter import Adapter, Flavour, Message, Refused
-from memory_contract.calls import Call, Log, Program, ask, failed, succeeded
-from memory_contract.entries import EntryIds, ids_of
+from memory_contract.calls import Call, Log, Program, ask, build_failure, build_success
+from memory_contract.entries import EntryIds, parse_ids
 from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
 from memory_contract.history import Fault, Ids, Operation
@@ -171,9 +171,9 @@ class Client:
         try:
             answer = self._settle(around(ask(self.handle, call, context.names)))
         except BaseException as error:
-            context.record(failed(self.name, call, began, error), error)
+            context.record(build_failure(self.name, call, began, error), error)
             raise
-        return context.record(succeeded(self.name, call, began, answer, context.names))
+        return context.record(build_success(self.name, call, began, answer, context.names))
 
     def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
         """Make one call of which an error is an answer as well: its record says what came of it."""
@@ -201,7 +201,7 @@ class Client:
 
     def look(self, session: str) -> Ids:
         """The ids that the session shows, by a read that is not recorded."""
-        return ids_of(self.get(session))
+        return parse_ids(self.get(session))
 
     def close(self) -> None:
         """Close the handle; again does nothing."""
@@ -288,9 +288,9 @@ class CaseContext:
 
     def open(self, workspace: Path | None = None, *, server: str | None = None) -> Client:
         """Open a handle in this process; `server` replaces that of the adapter."""
-        loop = self._our_loop() if self.flavour == "async" else None
+        loop = self._get_loop() if self.flavour == "async" else None
         handle = self._open_handle(workspace or self.workspace, loop, server)
-        settle = loop.settle if loop is not None else _itself
+        settle = loop.settle if loop is not None else _return_unchanged
         return self._new_client(handle, settle, lambda: close(handle, loop))
 
     def _open_handle(self, workspace: Path, loop: Loop | None, server: str | None) -> Any:
@@ -332,7 +332,7 @@ class CaseContext:
     def attach_client(self, worker: Worker, *, wait_s: float = ANSWER_S_MAX) -> Client:
         """A client of the handle that a process has open, or will open."""
         remote = RemoteHandle(worker, partial(worker.ask, wait_s=wait_s))
-        return self._new_client(remote, _itself, remote.close)
+        return self._new_client(remote, _return_unchanged, remote.close)
 
     def start_worker(self) -> Worker:
         """Start a process that has opened nothing; the caller ends it."""
@@ -359,7 +359,7 @@ class CaseContext:
         self._clients.append(client)
         return client
 
-    def _our_loop(self) -> Loop:
+    def _get_loop(self) -> Loop:
         if self._loop is None:
             self._loop = Loop(self._loop_factory)
         return self._loop
@@ -393,13 +393,13 @@ class CaseContext:
                     self._worker_pool, where, programs, names, flavours, server=server, ready=ready
                 )
             elif self.mode == "tasks":
-                handle = self._first_client().handle
+                handle = self._get_first_client().handle
                 if ready is not None:
                     ready()
                 race = race_tasks(programs, names, handle, self._count_suspension)
-                logs = self._our_loop().settle(race)
+                logs = self._get_loop().settle(race)
             elif self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
-                handle = self._first_client().handle
+                handle = self._get_first_client().handle
                 logs = race_threads(programs, names, handle=handle, ready=ready)
             else:
                 open_own = partial(self._open_handle, self.workspace, None, server)
@@ -413,7 +413,7 @@ class CaseContext:
     def _count_suspension(self) -> None:
         self.suspensions += 1
 
-    def _first_client(self) -> Client:
+    def _get_first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()
 
     def add_log(self, log: Log) -> None:
@@ -507,5 +507,5 @@ class CaseContext:
                 self._loop.close()
 
 
-def _itself(answer: Any) -> Any:
+def _return_unchanged(answer: Any) -> Any:
     return answer

@@ -76,12 +76,12 @@ def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
     return chosen
 
 
-def asked_for(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
+def list_gates(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
     """The gates of which something must run: those that were named, or those of the cases."""
     return tuple(gate for gate in GATES if gate in (gates or {found.gate for found in chosen}))
 
 
-def items_of(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
+def list_items(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
     """Every case in every mode that the store has."""
     return [
         Item(case=found, mode=mode, known=known)
@@ -90,7 +90,7 @@ def items_of(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
     ]
 
 
-def share_of(budget_s: float) -> float:
+def get_share_s(budget_s: float) -> float:
     """How long one race or bad day may be repeated; the same if it is asked for alone."""
     return _RACES * budget_s / sum(len(found.modes) for found in all_cases() if found.overlaps)
 
@@ -123,14 +123,14 @@ def check(
     began = time.monotonic()
     subject = StoreUnderTest(adapter)
     try:
-        items = items_of(chosen, subject)
+        items = list_items(chosen, subject)
         results = []
         budget_s = QUICK_BUDGET_S if quick else budget_s
         for item in order_quick(items) if quick else items:
             spent_s = time.monotonic() - began
             if quick and spent_s > QUICK_S_MAX:
                 break
-            share_s = share_of(budget_s) if spent_s < budget_s else 0.0
+            share_s = get_share_s(budget_s) if spent_s < budget_s else 0.0
             run = partial(run_case, subject=subject, seed=seed, share_s=share_s, rounds=rounds)
             results.append(run_item(item, run, deviations, progress))
     finally:
@@ -143,7 +143,7 @@ def check(
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=seed,
-        gates=asked_for(gates, chosen),
+        gates=list_gates(gates, chosen),
         results=tuple(results),
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),

@@ -24,24 +24,24 @@ _WORDS: Final = (
 _FORM: Final = re.compile(r"\[(?P<id>[^\s\]]+) (?P<sum>[0-9a-f]{8})\] (?P<text>.*)", re.DOTALL)
 
 
-def role_of(id_: str) -> str:
+def choose_role(id_: str) -> str:
     """Entries take turns: even ones are the user's."""
     return "assistant" if int(id_[-1]) % 2 else "user"
 
 
-def message_of(id_: str) -> Message:
+def build_message(id_: str) -> Message:
     """The message of an entry; the same for the same id, in every process."""
     text = " ".join(Random(id_).choices(_WORDS, k=4))  # noqa: S311 -- made-up words
-    role = role_of(id_)
+    role = choose_role(id_)
     return {"role": role, "content": f"[{id_} {_sum(id_, role, text)}] {text}"}
 
 
-def messages_of(ids: Ids) -> list[Message]:
+def build_messages(ids: Ids) -> list[Message]:
     """The messages of a batch."""
-    return [message_of(id_) for id_ in ids]
+    return [build_message(id_) for id_ in ids]
 
 
-def id_of(message: Any) -> str:
+def parse_id(message: Any) -> str:
     """The id of a message that came back; marked, if it is not what was stored."""
     fields = message if isinstance(message, Mapping) else {}
     role, content = str(fields.get("role")), fields.get("content")
@@ -52,11 +52,11 @@ def id_of(message: Any) -> str:
     return id_ if _sum(id_, role, text) == sum_ else CORRUPTED + id_
 
 
-def ids_of(messages: Any) -> Ids:
+def parse_ids(messages: Any) -> Ids:
     """The ids of what a read gave; what is no list of messages is seen as one strange entry."""
     if isinstance(messages, str) or not isinstance(messages, Iterable):
         return (f"?{_digest(messages)}",)
-    return tuple(map(id_of, messages))
+    return tuple(map(parse_id, messages))
 
 
 def _sum(id_: str, role: str, text: str) -> str:

@@ -101,7 +101,7 @@ def close(handle: Any, loop: Settler | None = None) -> None:
             loop.settle(answer)
 
 
-def flavours_of(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
+def find_flavours(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
     """How the store can be called; `handle` is one that its first factory gave."""
     if adapter.open is not None and adapter.open_async is not None:
         return ("blocking", "async")

@@ -132,7 +132,7 @@ def parse_operation(line: str | bytes) -> Operation:
 def parse_object(line: str | bytes) -> dict[str, Any]:
     """The fields of a line, lists as tuples."""
     try:
-        found = json.loads(line, object_pairs_hook=_object)
+        found = json.loads(line, object_pairs_hook=_build_object)
     except HistoryError:
         raise
     except ValueError as error:
@@ -146,7 +146,7 @@ def parse_object(line: str | bytes) -> dict[str, Any]:
     }
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; a name that stands in it twice has no one meaning."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -211,10 +211,10 @@ def find_problem(operation: Operation) -> str | None:
             return f"an operation that never came back cannot be {outcome!r}"
     elif complete < operation.invoke_ns:
         return "an operation cannot complete before it was invoked"
-    return _problem_of_arguments(operation)
+    return _find_argument_problem(operation)
 
 
-def _problem_of_arguments(operation: Operation) -> str | None:
+def _find_argument_problem(operation: Operation) -> str | None:
     op, value = operation.op, operation.value
     if op == "append":
         return None if operation.ids else "'append' needs 'ids'"

@@ -46,11 +46,11 @@ def apply_operation(  # noqa: PLR0911 -- one return for each operation is the ta
             lines = tuple(keep_newest(line + op.ids, op.keep) for line in state.journal)
             return replace(state, shown=keep_newest(shown + op.ids, op.keep), journal=lines)
         case "pop":
-            return _changed(state, shown[:-1], journal=journal) if shown else state
+            return _change(state, shown[:-1], journal=journal) if shown else state
         case "trim":
-            return _changed(state, take_last(shown, op.keep or 0), journal=journal)
+            return _change(state, take_last(shown, op.keep or 0), journal=journal)
         case "clear":
-            return _changed(state, (), journal=journal)
+            return _change(state, (), journal=journal)
         case "expire":
             # Whether snapshots outlive it is the store's affair; what cannot be undone is not kept.
             return ModelState((), state.snapshots)
@@ -59,7 +59,7 @@ def apply_operation(  # noqa: PLR0911 -- one return for each operation is the ta
             return replace(state, snapshots=tuple(sorted(kept.items())))
         case "rollback":
             frozen = get_snapshot(state, op.snapshot)
-            return Refused if frozen is None else _changed(state, frozen, journal=journal)
+            return Refused if frozen is None else _change(state, frozen, journal=journal)
         case "undo":
             if not state.journal:
                 return Refused
@@ -89,7 +89,7 @@ def show_newest(state: ModelState, keep: int | None) -> ModelState:
     return replace(state, shown=take_last(state.shown, keep), snapshots=taken)
 
 
-def _changed(state: ModelState, shown: Ids, *, journal: bool) -> ModelState:
+def _change(state: ModelState, shown: Ids, *, journal: bool) -> ModelState:
     lines = (*state.journal, state.shown) if journal else ()
     return ModelState(shown, state.snapshots, lines)
 

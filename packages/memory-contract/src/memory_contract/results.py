@@ -51,7 +51,7 @@ class Failure:
     anomaly: Anomaly | None = None
 
 
-def failure_of(anomaly: Anomaly) -> Failure:
+def to_failure(anomaly: Anomaly) -> Failure:
     """The checker's finding as a failure."""
     return Failure(
         name=anomaly.name,
@@ -71,7 +71,7 @@ def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
     for anomaly in anomalies:
         told[anomaly.name] += 1
         if told[anomaly.name] <= TOLD_MAX:
-            kept.append(failure_of(anomaly))
+            kept.append(to_failure(anomaly))
     return tuple(kept)
 
 

@@ -22,7 +22,7 @@ from memory_contract.checker import judge
 from memory_contract.checker.verdict import Ok, Undecided, Violated, quote_name
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
 from memory_contract.gates import FAULT_GATES, Mode
-from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
+from memory_contract.handles import Loop, LoopFactory, close, find_flavours, open_handle
 from memory_contract.results import (
     RAISED,
     CaseResult,
@@ -83,7 +83,7 @@ class StoreUnderTest:
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
-        self._folder = _folder(adapter)
+        self._folder = _create_folder(adapter)
         self._workspaces = 0
         self.worker_pool: WorkerPool | None = None
         self.no_workers_reason = ""
@@ -109,7 +109,7 @@ class StoreUnderTest:
                     # A case judges whether a missing session reads as empty.
                     with contextlib.suppress(LookupError):
                         loop.settle(handle.read("indelible-was-here"))
-                    return flavours_of(self.adapter, handle)
+                    return find_flavours(self.adapter, handle)
                 finally:
                     close(handle, loop)
             except BaseException as error:
@@ -164,7 +164,7 @@ class StoreUnderTest:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _folder(adapter: Adapter) -> Path:
+def _create_folder(adapter: Adapter) -> Path:
     """Create the folder of all workspaces, in the adapter's home if it has one."""
     if adapter.home is not None and not adapter.home.is_dir():
         raise Unreachable(f"there is no folder {adapter.home}")
@@ -180,11 +180,11 @@ def list_modes(case: Case, subject: StoreUnderTest) -> list[tuple[Mode, CaseResu
     for mode in case.modes:
         flavour = FLAVOUR.get(mode)
         if flavour is None or flavour in subject.flavours:
-            found.append((mode, _known_already(case, mode, subject)))
+            found.append((mode, _find_known_result(case, mode, subject)))
     return found
 
 
-def _known_already(case: Case, mode: Mode, subject: StoreUnderTest) -> CaseResult | None:
+def _find_known_result(case: Case, mode: Mode, subject: StoreUnderTest) -> CaseResult | None:
     adapter, reason = subject.adapter, ""
     verdict: CaseVerdict = "NOT CLAIMED"
     if missing := sorted(case.needs - set(adapter.capabilities)):
@@ -268,7 +268,7 @@ def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outco
     )
 
 
-def _stacks_of(error: BaseException) -> tuple[str, ...]:
+def _find_stacks(error: BaseException) -> tuple[str, ...]:
     """The stacks of the worker that did not answer, if that caused the error."""
     cause: BaseException | None = error
     while cause is not None:
@@ -300,21 +300,21 @@ def run_round(
                 sessions |= context.sessions | {op.session for op in context.history}
                 context.close()
         except CaseFailed as broken:
-            return _failed(context, broken.failure)
+            return _build_failed_outcome(context, broken.failure)
         except Inconclusive as reason:
             return Outcome(
                 verdict=reason.verdict,
                 reason=str(reason),
                 context=context,
-                stacks=_stacks_of(reason),
+                stacks=_find_stacks(reason),
             )
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
-            return _raised(context, error)
-        return _judged(case, context)
+            return _build_raised_outcome(context, error)
+        return _judge_round(case, context)
 
 
-def _failed(context: CaseContext, failure: Failure) -> Outcome:
+def _build_failed_outcome(context: CaseContext, failure: Failure) -> Outcome:
     # Proofs of the checker come first: they say more than what the case noticed.
     verdict = judge(context.history)
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
@@ -322,21 +322,21 @@ def _failed(context: CaseContext, failure: Failure) -> Outcome:
     return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
 
 
-def _raised(context: CaseContext, error: BaseException) -> Outcome:
+def _build_raised_outcome(context: CaseContext, error: BaseException) -> Outcome:
     if any(error is known for known in context.raised):
         last = context.history[-1] if context.history else None
         doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
         proof = f"{doing} raised {format_error(error)}"
-        return _failed(context, Failure(name=RAISED, session="", proof=proof))
+        return _build_failed_outcome(context, Failure(name=RAISED, session="", proof=proof))
     return Outcome(
         verdict="UNKNOWN",
         reason=f"the kit itself failed: {format_error(error)}",
         context=context,
-        stacks=_stacks_of(error),
+        stacks=_find_stacks(error),
     )
 
 
-def _judged(case: Case, context: CaseContext) -> Outcome:
+def _judge_round(case: Case, context: CaseContext) -> Outcome:
     verdict = Ok() if context.is_compared else judge(context.history)
     if isinstance(verdict, Violated):
         failures = select_failures(verdict.anomalies)

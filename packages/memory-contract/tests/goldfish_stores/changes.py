@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from goldfish_stores.right import SqliteOfTheNewest
-from memory_contract.goldfish.lives import Life, Messages, kept_by_trim
+from memory_contract.goldfish.lives import Life, Messages, trim_messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore
 
@@ -70,7 +70,7 @@ class TrimSplitsPairs(ListStore):
 
     def trim(self, session: str, keep: int) -> None:
         with self._changing(session) as life:
-            life.change(kept_by_trim(life.shown, keep, pairs=False))
+            life.change(trim_messages(life.shown, keep, pairs=False))
 
 
 @goldfish("semantic-kernel#12612, llama_index#23144", caught_by="trim_keeps_structure")
@@ -79,7 +79,7 @@ class TrimDropsTheSystemMessage(ListStore):
 
     def trim(self, session: str, keep: int) -> None:
         with self._changing(session) as life:
-            life.change(kept_by_trim(life.shown, keep, system=False))
+            life.change(trim_messages(life.shown, keep, system=False))
 
 
 @goldfish("class: a window that counts turns as entries", caught_by="order_of_single_appends")
@@ -132,7 +132,7 @@ class KeptAliveByReading(ListStore):
 
     def read(self, session: str, **options: Any) -> Messages:
         life = self._alive(session)
-        life.lives_on(life.ttl_s)
+        life.extend_life(life.ttl_s)
         return super().read(session, **options)
 
 

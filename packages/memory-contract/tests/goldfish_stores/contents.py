@@ -7,7 +7,7 @@ import unicodedata
 from typing import Any
 
 from memory_contract.adapter import Refused
-from memory_contract.goldfish.lives import Damaged, Life, Messages, copied, digest
+from memory_contract.goldfish.lives import Damaged, Life, Messages, copy_messages, digest
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore
 
@@ -16,7 +16,7 @@ class _Changed(ListStore):
     """Stores what a message is made into."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        super().append(session, self._made(copied(messages)), **options)
+        super().append(session, self._made(copy_messages(messages)), **options)
 
     def _made(self, batch: Messages) -> Messages:
         raise NotImplementedError
@@ -124,7 +124,7 @@ class AliasedInput(ListStore):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        copied(messages)
+        copy_messages(messages)
         with self._changing(session) as life:
             life.add(messages)
 
@@ -171,7 +171,7 @@ class AcknowledgesWhatIsHidden(ListStore):
         self, session: str, messages: Messages, *, key: str | None = None, **options: Any
     ) -> None:
         with self._locked():
-            if key is None or self._alive(session).keys.get(key) != digest(copied(messages)):
+            if key is None or self._alive(session).keys.get(key) != digest(copy_messages(messages)):
                 super().append(session, messages, key=key, **options)
 
 

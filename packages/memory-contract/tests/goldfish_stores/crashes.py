@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Refused
-from memory_contract.goldfish.lives import Life, Messages, copied
+from memory_contract.goldfish.lives import Life, Messages, copy_messages
 from memory_contract.goldfish.registry import goldfish
-from memory_contract.goldfish.stores import LOCK_S_MAX, FileStore, SqliteStore, yielded
+from memory_contract.goldfish.stores import LOCK_S_MAX, FileStore, SqliteStore, give_way
 
 # How long a lease lasts: many appends, and far less than a process may sleep.
 LEASE_S: Final = 0.25
@@ -29,7 +29,7 @@ class EmptiedBeforeWritten(FileStore):
 
     def _save(self, session: str, life: Life) -> None:
         self._path(session).write_text("", "ascii")
-        yielded(120)
+        give_way(120)
         super()._save(session, life)
 
 
@@ -38,14 +38,14 @@ class AnsweredBeforeWritten(FileStore):
     """Says yes while a thread of its own still writes; it keeps the lock until that is done."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         lock = self._lock_file.open("rb")
         self._wait_for(lock.fileno())
         threading.Thread(target=self._write, args=(lock, session, batch, options)).start()
 
     def _write(self, lock: Any, session: str, batch: Messages, options: dict[str, Any]) -> None:
         with lock:
-            yielded(60)
+            give_way(60)
             life = self._alive(session)
             if life.admits(batch, options.get("key"), None):
                 self._prolong(life, options.get("ttl_s"))
@@ -74,7 +74,7 @@ class LockFileThatStays(FileStore):
                     raise Refused("another writer holds the store") from None
                 time.sleep(0.001)
         try:
-            yielded(120)
+            give_way(120)
             yield
         finally:
             mine.unlink()
@@ -94,7 +94,7 @@ class MarkedBeforeMade(SqliteStore):
             if not file.tell():
                 file.write(b"ready")
                 file.flush()
-                yielded(200)
+                give_way(200)
                 super()._create()
 
 
@@ -117,7 +117,7 @@ class LockSharedOverFork(FileStore):
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _save(self, session: str, life: Life) -> None:
-        yielded(2)
+        give_way(2)
         super()._save(session, life)
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class LeaseThatRunsOut(FileStore):
         return False
 
     def _save(self, session: str, life: Life) -> None:
-        yielded(120)
+        give_way(120)
         super()._save(session, life)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from memory_contract.adapter import Refused
 from memory_contract.goldfish.files import WalFull
-from memory_contract.goldfish.lives import Life, Messages, copied
+from memory_contract.goldfish.lives import Life, Messages, copy_messages
 from memory_contract.goldfish.registry import goldfish
 
 
@@ -45,7 +45,7 @@ class AcknowledgedBeforeCommit(WalFull):
             yield
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         if not batch:
             return
         self._turn.acquire()
@@ -82,7 +82,7 @@ class NothingHappenedItSays(WalFull):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        batch = copied(messages)
+        batch = copy_messages(messages)
         with self._alone():
             for message in batch:
                 try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copied
+from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copy_messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import ListStore
 
@@ -47,7 +47,7 @@ class TrustingImport(ListStore):
     def append(self, session: str, messages: Messages, **options: Any) -> None:
         """Add messages to the log of all, too."""
         super().append(session, messages, **options)
-        self._log += copied(messages)
+        self._log += copy_messages(messages)
 
     def export(self, session: str) -> str:
         """The messages, and where they begin and end behind the log of whoever imports them."""
@@ -61,7 +61,7 @@ class TrustingImport(ListStore):
             end = len(self._log)
             self._log += fields["messages"]
             life = Life()
-            life.add(copied(self._log[end + fields["from"] : end + fields["to"]]))
+            life.add(copy_messages(self._log[end + fields["from"] : end + fields["to"]]))
             self._save(fields["session"], life)
 
     @classmethod

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Conflict, Message
-from memory_contract.goldfish.lives import Life, Messages, copied
+from memory_contract.goldfish.lives import Life, Messages, copy_messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import (
     FileStore,
     ListStore,
     SqliteStore,
-    yielded,
+    give_way,
 )
 
 # How long one who opens a store waits for another to do so.
@@ -33,11 +33,11 @@ class AcknowledgedBeforeWritten(FileStore):
         self._later = ThreadPoolExecutor(1)
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         self._later.submit(self._write, session, batch, options)
 
     def _write(self, session: str, batch: Messages, options: dict[str, Any]) -> None:
-        yielded(20)
+        give_way(20)
         super().append(session, batch, **options)
 
     def read(self, session: str, **options: Any) -> Messages:
@@ -56,7 +56,7 @@ class TwoPopsOneEntry(ListStore):
         with self._locked():
             shown = self._alive(session).shown
             newest = shown[-1] if shown else None
-        yielded()
+        give_way()
         with self._changing(session) as life:
             if newest in life.shown:
                 life.change(message for message in life.shown if message != newest)
@@ -84,7 +84,7 @@ class TwoBeginnings(ListStore):
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
         if self._load(session) is None:
-            yielded()
+            give_way()
             self._save(session, Life())
         super().append(session, messages, **options)
 
@@ -97,7 +97,7 @@ class ExpectedLookedAtFirst(ListStore):
         expected = options.pop("expected", None)
         if expected is not None and expected != self.version(session):
             raise Conflict("somebody wrote since")
-        yielded()
+        give_way()
         super().append(session, messages, **options)
 
 
@@ -110,11 +110,11 @@ class KeyLookedAtFirst(ListStore):
     def append(  # type: ignore[override]
         self, session: str, messages: Messages, *, key: str | None = None
     ) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         with self._locked():
             fresh = self._alive(session).admits(batch, key, None)
         if fresh:
-            yielded()
+            give_way()
             with self._changing(session) as life:
                 life.add(batch, key)
 
@@ -127,23 +127,23 @@ class _WritesBack(ListStore):
         self._appending = threading.Lock()
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         with self._appending:
             life = self._alive(session)
             before = life.shown
             shown = [*before, *batch]
-            yielded(2)
+            give_way(2)
             with self._changing(session) as life:
                 if life.admits(batch, options.get("key"), options.get("expected")):
                     life.add(batch, options.get("key"))
                     life.shown = shown
 
     def clear(self, session: str) -> None:
-        yielded(4)
+        give_way(4)
         super().clear(session)
 
     def rollback(self, session: str, snapshot: str) -> None:
-        yielded(4)
+        give_way(4)
         super().rollback(session, snapshot)
 
 
@@ -161,14 +161,14 @@ class _SlowBatches(ListStore):
     """A batch grows message by message, under a lock that not everybody asks for."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         with self._changing(session) as life:
             if not life.admits(batch, options.get("key"), options.get("expected")):
                 return
             self._save(session, life)
             for message in batch[:-1]:
                 life.shown.append(message)
-                yielded()
+                give_way()
             life.shown.append(batch[-1])
             life.moves += 1
 
@@ -180,7 +180,7 @@ class SnapshotOfNoMoment(_SlowBatches):
     capabilities = frozenset({"snapshot", "rollback", "list", "fields"})
 
     def snapshot(self, session: str) -> str:
-        yielded(2)
+        give_way(2)
         return self._alive(session).freeze()
 
 
@@ -191,9 +191,9 @@ class ForkOfNoMoment(_SlowBatches):
     capabilities = frozenset({"fork", "list", "fields"})
 
     def fork(self, session: str, target: str) -> None:
-        yielded(2)
+        give_way(2)
         fork = Life()
-        fork.add(copied(self._alive(session).shown))
+        fork.add(copy_messages(self._alive(session).shown))
         self._save(target, fork)
 
 
@@ -223,7 +223,7 @@ class _Halves:
     def __enter__(self) -> Life:
         with self._store._locked():
             self._life = Life.from_text(self._store._alive(self._session).to_text())
-        yielded()
+        give_way()
         return self._life
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from memory_contract.goldfish.lives import EVERYTHING, Life
-from memory_contract.goldfish.registry import RIGHT, adapter_of, goldfish, right
-from memory_contract.goldfish.stores import SqliteStore, yielded
+from memory_contract.goldfish.registry import RIGHT, build_adapter, goldfish, right
+from memory_contract.goldfish.stores import SqliteStore, give_way
 
 Item = dict[str, Any]
 SEARCHES: Final = frozenset({"search", "filter", "retract", "item_ttl", "forget", "embedder"})
@@ -239,7 +239,7 @@ class SyncedItemStore(ItemStore):
     settings = ("WAL", "FULL")
 
 
-RIGHT["synced_item_store"] = adapter_of(SyncedItemStore, "synced_item_store", durability="power")
+RIGHT["synced_item_store"] = build_adapter(SyncedItemStore, "synced_item_store", durability="power")
 
 
 @goldfish("class: expiry in the item alone", caught_by="expired_is_not_found")
@@ -292,7 +292,7 @@ class IndexedAfterwards(IndexedApart):
 
     def _add(self, collection: str, entry: Item) -> None:
         self._write(collection, entry)
-        yielded(random.randint(1, 20))
+        give_way(random.randint(1, 20))
         self._write(self._index_of(collection), entry)
 
 

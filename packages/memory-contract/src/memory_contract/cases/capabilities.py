@@ -11,7 +11,7 @@ from memory_contract.case_context import CaseContext, CaseFailed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import expect_there
 from memory_contract.cases.programs import run_program
-from memory_contract.entries import messages_of
+from memory_contract.entries import build_messages
 from memory_contract.history import OpName
 
 # What is tried here, and compared with the model. Other capabilities have cases of their own.
@@ -49,7 +49,7 @@ def capabilities_are_true(context: CaseContext) -> None:
     """Look for everything that is claimed, and tell what is offered without being claimed."""
     store, session = context.open(), context.new_session()
     # Nothing else can be tried on a store that does not keep its messages.
-    expect_there(store, session, messages_of(store.append(session)), "an entry")
+    expect_there(store, session, build_messages(store.append(session)), "an entry")
     for name, does in CAPABILITIES.items():
         if context.claims(name):
             _expect_claim(store, name, does)

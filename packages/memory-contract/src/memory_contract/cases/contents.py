@@ -76,16 +76,16 @@ def expect_equal(store: Client, session: str, expected: Sequence[Message], what:
             (_, said), (_, back) = one, two
             cut = len(str(back)) >= CUT and str(said).startswith(str(back))
             name = "truncated content" if cut else "changed content"
-            proof = f"{what}: {shown(said)} came back as {shown(back)}"
+            proof = f"{what}: {format_value(said)} came back as {format_value(back)}"
             context.fail(name, proof, session=session)
 
 
 def expect_listed(store: Client, written: Iterable[str]) -> None:
     """Expect that exactly these sessions are listed, each once."""
     context, written, listed = store.context, list(written), list(store.ask("sessions"))
-    missing = shown([name for name in written if name not in listed])
-    strange = shown([name for name in listed if name not in written])
-    twice = shown([name for name in written if listed.count(name) > 1])
+    missing = format_value([name for name in written if name not in listed])
+    strange = format_value([name for name in listed if name not in written])
+    twice = format_value([name for name in written if listed.count(name) > 1])
     proof = f"{missing}: written to, and not among the {len(listed)} listed"
     context.expect(missing == "[]", "unlisted session", proof)
     context.expect(twice == "[]", "listed twice", f"{twice} stands twice in the list")
@@ -122,7 +122,7 @@ def try_put(store: Client, session: str, batch: Sequence[Message], what: str) ->
     return True
 
 
-def shown(value: Any, width: int = 60) -> str:
+def format_value(value: Any, width: int = 60) -> str:
     """A value for a proof, shortened."""
     text = ascii(value)
     return text if len(text) <= width else f"{text[: width - 20]}... ({len(text)} characters)"

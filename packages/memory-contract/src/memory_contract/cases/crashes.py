@@ -79,7 +79,7 @@ class Kills(Perturbation[tuple[Verb | None, int]]):
         # How many steps it takes to open a store that exists.
         self._steps_to_reopen = 1
 
-    def positions(self) -> list[tuple[Verb | None, int]]:
+    def list_positions(self) -> list[tuple[Verb | None, int]]:
         """Steps of each operation, and of the first opening (no verb), in random order."""
         if not self._count_steps("append"):
             raise CaseNotClaimed("no step of an append touches a file")
@@ -195,7 +195,7 @@ class PowerCuts(Perturbation[PowerCut]):
         self._struck: dict[int, Operation] = {}
         self._lost = self._damaged = 0
 
-    def positions(self) -> Iterator[PowerCut]:
+    def list_positions(self) -> Iterator[PowerCut]:
         """Power cuts, first those in the recovery from another one: nothing else is like them."""
         drawn = 0
         for image in [*self._recording.build_images(CUT_AGAIN)]:

@@ -16,12 +16,12 @@ from memory_contract.adapter import Message
 from memory_contract.calls import Call, Log, Program
 from memory_contract.case_context import CaseContext, CaseNotClaimed
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken
+from memory_contract.cases.contents import build_batch, expect_there, format_value, to_spoken
 from memory_contract.cases.disk_recording import restore_files
 from memory_contract.cases.locks import SQLITE
 from memory_contract.cases.perturbation import Perturbation
 from memory_contract.cases.workload import build_append
-from memory_contract.entries import message_of
+from memory_contract.entries import build_message
 from memory_contract.faults.vfs.images import Files, read_files
 from memory_contract.history import Ids, Operation
 
@@ -76,7 +76,7 @@ def _expect_loud(context: CaseContext, session: str, expected: list[Message]) ->
     context.expect(len(seen) >= len(expected), "silent loss", proof, session=session)
     whole = [told for told in to_spoken(expected) if told[1] != _build_text(DAMAGED)]
     lost = [told for told in whole if told not in seen]
-    proof = f"{count}, and others are gone without an error: {shown(lost)}"
+    proof = f"{count}, and others are gone without an error: {format_value(lost)}"
     context.expect(not lost, "silent loss", proof, session=session)
     if seen == to_spoken(expected):
         context.note("a byte of a stored entry was changed in its file, and it came back unchanged")
@@ -170,7 +170,7 @@ class DamagedFiles(Perturbation[Damage]):
         # Damage that no store on SQLite could notice, by what was shown.
         self._unnoticed: Counter[str] = Counter()
 
-    def positions(self) -> Iterator[Damage]:
+    def list_positions(self) -> Iterator[Damage]:
         """The kinds of damage, at places drawn by the seed."""
         files = [name for name, data in self._closed.items() if data.startswith(SQLITE)]
         if not files:
@@ -193,7 +193,7 @@ class DamagedFiles(Perturbation[Damage]):
             yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
         ids = [id_ for batches in self._appended.values() for batch in batches for id_ in batch]
         # The contents of messages, as formats store them that do not change them.
-        texts = [str(message_of(id_)["content"]).encode() for id_ in ids]
+        texts = [str(build_message(id_)["content"]).encode() for id_ in ids]
         there = [text for text in texts if text in data]
         for text in random.choices(there, k=TEXTS if there else 0):
             before, _, after = data.partition(text)

@@ -144,7 +144,7 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
     def _open(self) -> None:
         self._writer.worker.ask("open", self.context.workspace, self.context.flavour)
 
-    def positions(self) -> Iterator[tuple[Verb | None, DiskFailure]]:
+    def list_positions(self) -> Iterator[tuple[Verb | None, DiskFailure]]:
         """Calls of each operation, then those of opening the store."""
         for verb in (*list_verbs(self.context), None):
             made = self._count_calls(verb)
@@ -257,7 +257,7 @@ class RecoveryErrors(Perturbation[tuple[Image, DiskFailure]]):
         self._most = most
         self._unusable = 0
 
-    def positions(self) -> Iterator[tuple[Image, DiskFailure]]:
+    def list_positions(self) -> Iterator[tuple[Image, DiskFailure]]:
         """Calls of the recovery from each kill."""
         for image in self._draw_kills():
             with self._recording.restore(image) as folder:

@@ -13,8 +13,8 @@ from memory_contract.cases.contents import (
     build_batch,
     complete_turn,
     expect_equal,
+    format_value,
     is_same,
-    shown,
     try_put,
 )
 from memory_contract.cases.sequential import Unstorable
@@ -151,7 +151,7 @@ def json_values_survive(context: CaseContext) -> None:
             back = store.get(session)[0].get("an_unknown_field")
             # NaN is not equal to itself either.
             if not is_same(back, value) and back == back:  # noqa: PLR0124
-                context.note(f"{what} in a field is taken, and comes back as {shown(back)}")
+                context.note(f"{what} in a field is taken, and comes back as {format_value(back)}")
 
 
 def _build_carrier(value: Any) -> Message:
@@ -178,7 +178,7 @@ def _expect_fields(
         kept = name in seen[place] or value is None
         proof = f"{what}: the field {name!r} did not come back"
         context.expect(kept, "dropped field", proof, session=session)
-        proof = f"{what}: {name!r} was {shown(value)} and came back as {shown(back)}"
+        proof = f"{what}: {name!r} was {format_value(value)} and came back as {format_value(back)}"
         context.expect(is_same(back, value), "changed field", proof, session=session)
 
 

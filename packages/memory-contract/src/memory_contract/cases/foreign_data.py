@@ -13,7 +13,7 @@ from typing import Any, Final
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
-from memory_contract.entries import ids_of, messages_of
+from memory_contract.entries import build_messages, parse_ids
 from memory_contract.history import Ids
 
 # Turns of a session; enough for several pages.
@@ -47,7 +47,7 @@ def edited_cursor_is_refused(context: CaseContext) -> None:
     for cursor in pace(context, edits, "edited cursors", least=len(foreign)):
         with contextlib.suppress(Exception):
             page, _ = store.ask("page", mine, ALL, cursor)
-            _expect_known(context, ids_of(page), shown, f"the cursor {cursor!r} opened a page")
+            _expect_known(context, parse_ids(page), shown, f"the cursor {cursor!r} opened a page")
     context.expect(store.read(mine) == shown, "changed", "reading pages changed the session")
 
 
@@ -61,11 +61,11 @@ def _read_pages(store: Client, session: str) -> tuple[Ids, list[Any]]:
     """What the pages of a session show, and the cursors that opened all but the first."""
     cursors: list[Any] = []
     page, cursor = store.ask("page", session, PAGE)
-    ids = ids_of(page)
+    ids = parse_ids(page)
     while cursor is not None:
         cursors.append(cursor)
         page, cursor = store.ask("page", session, PAGE, cursor)
-        ids += ids_of(page)
+        ids += parse_ids(page)
     return ids, cursors
 
 
@@ -102,7 +102,7 @@ def edited_export_stays_inside(context: CaseContext) -> None:
     text = source.ask("export", mine)
     target = context.open(context.create_sibling_workspace())
     theirs, behind, honest = (context.new_session() for _ in range(3))
-    target.put(theirs, *messages_of(source.draw()))
+    target.put(theirs, *build_messages(source.draw()))
     kept = {theirs: target.look(theirs)}
     target.ask("import_session", text.replace(mine, honest))
     right = target.look(honest) == context.keep_newest(ids)
@@ -112,7 +112,7 @@ def edited_export_stays_inside(context: CaseContext) -> None:
     edits = context.random.sample(edits, min(EDITS_MAX, len(edits)))
     for edit in pace(context, edits, "edited exports", least=3):
         # Right before the import, so that a position that is a little off is somebody else's.
-        target.put(behind, *messages_of(source.draw()))
+        target.put(behind, *build_messages(source.draw()))
         kept[behind] = target.look(behind)
         name = context.new_session()
         with contextlib.suppress(Exception):

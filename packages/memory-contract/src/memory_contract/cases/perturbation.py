@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Generic, TypeVar
 
 from memory_contract.adapter import Refused
-from memory_contract.calls import Log, Program, failed
+from memory_contract.calls import Log, Program, build_failure
 from memory_contract.case_context import CaseContext, CaseUnknown
 from memory_contract.cases.workload import pace
 from memory_contract.checker import judge
@@ -46,7 +46,7 @@ class Perturbation(ABC, Generic[Position]):
         self._opened = 0
 
     @abstractmethod
-    def positions(self) -> Iterable[Position]:
+    def list_positions(self) -> Iterable[Position]:
         """Where the store is disturbed; drawn by the seed, and recorded before."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Perturbation(ABC, Generic[Position]):
 
     def run(self, *, within_s: float = math.inf) -> int:
         """Disturb one position after the other; how many disturbances took effect."""
-        found = self.positions()
+        found = self.list_positions()
         try:
             for each in pace(self.context, found, self.noun, within_s=within_s, least=self.least):
                 self.disturb(each)
@@ -112,7 +112,7 @@ class Perturbation(ABC, Generic[Position]):
             return self.open_and_run(self.reopening_worker(folder), folder, program)
         except (StoreRaised, Refused) as error:
             log = Log()
-            log.add(failed(program.worker, program.calls[0], began, error), error)
+            log.add(build_failure(program.worker, program.calls[0], began, error), error)
             return log
         except WorkerLost as error:
             raise CaseUnknown(f"a process was lost that opened the store again: {error}") from error

@@ -13,7 +13,15 @@ from statistics import median
 from typing import Final, Literal
 
 from memory_contract.adapter import Refused
-from memory_contract.calls import Call, Log, Program, ask, failed, format_error, succeeded
+from memory_contract.calls import (
+    Call,
+    Log,
+    Program,
+    ask,
+    build_failure,
+    build_success,
+    format_error,
+)
 from memory_contract.case_context import (
     CaseContext,
     CaseNotClaimed,
@@ -55,8 +63,8 @@ class PendingCall:
         try:
             answer = self._client.worker.answer()
         except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            return context.record(failed(name, self._call, self._began, error), error)
-        return context.record(succeeded(name, self._call, self._began, answer, context.names))
+            return context.record(build_failure(name, self._call, self._began, error), error)
+        return context.record(build_success(name, self._call, self._began, answer, context.names))
 
 
 def _list_append_s(operations: Sequence[Operation]) -> list[float]:
@@ -296,7 +304,9 @@ def _build_unknown_log(program: Program, began_ns: int) -> Log:
     """The log of a child that never answered: every append may have happened."""
     return Log(
         [
-            forget_outcome(failed(f"{program.worker}-{call.ids[0]}", call, began_ns, Exception()))
+            forget_outcome(
+                build_failure(f"{program.worker}-{call.ids[0]}", call, began_ns, Exception())
+            )
             for call in program.calls
             if call.op == "append"
         ]

@@ -17,7 +17,7 @@ from memory_contract.cases.contents import (
     try_put,
 )
 from memory_contract.cases.workload import append_many, pace
-from memory_contract.entries import message_of
+from memory_contract.entries import build_message
 from memory_contract.history import Ids
 
 MIB: Final = 1024 * 1024
@@ -74,7 +74,7 @@ def long_session(context: CaseContext) -> None:
     """Append thousands of entries to one session; all come back, in order, and so do the last."""
     store, session = context.open(), context.new_session()
     ids: Ids = ()
-    count = LONG_BATCH if context.adapter.at_once(LONG_BATCH) > 1 else LONG_CALLS
+    count = LONG_BATCH if context.adapter.batch_size(LONG_BATCH) > 1 else LONG_CALLS
     for _ in pace(context, range(LONG_BATCHES), f"batches of {count} in a long session"):
         ids += append_many(store, session, count)
     ids = tuple(context.keep_newest(ids + store.append(session)))
@@ -88,5 +88,5 @@ def long_session(context: CaseContext) -> None:
         context.expect(last == ids[-limit:], "wrong limit", proof, session=session)
     newest = to_spoken(store.get(session))[-1:]
     proof = "the newest entry of a long session is not the one that was appended last"
-    right = newest == to_spoken([message_of(ids[-1])])
+    right = newest == to_spoken([build_message(ids[-1])])
     context.expect(right, "wrong history", proof, session=session)

@@ -15,13 +15,13 @@ from memory_contract.cases.contents import (
     expect_listed,
     expect_there,
     fail_missing,
+    format_value,
     scribble,
-    shown,
     to_spoken,
     try_put,
 )
 from memory_contract.cases.workload import append_many, pace
-from memory_contract.entries import ids_of, messages_of
+from memory_contract.entries import build_messages, parse_ids
 from memory_contract.history import Ids
 from memory_contract.results import RAISED
 
@@ -44,16 +44,17 @@ def workspaces_stay_apart(context: CaseContext) -> None:
     """Write the same session on two workspaces, and read each."""
     store, beside = context.open(), context.open(context.create_sibling_workspace())
     session = context.new_session()
-    ours = messages_of(store.append(session))
+    ours = build_messages(store.append(session))
     expect_there(store, session, ours, "an entry")
-    theirs = messages_of(context.draw_ids("beside"))
+    theirs = build_messages(context.draw_ids("beside"))
     for written in ([], theirs):
         if written:
             beside.put(session, *written)
         expect_there(beside, session, written, "an entry")
         for client, expected in ((store, ours), (beside, written)):
             seen = client.get(session)
-            proof = f"written on its workspace was {shown(expected)}, and it shows {shown(seen)}"
+            proof = f"written on its workspace was {format_value(expected)},"
+            proof += f" and it shows {format_value(seen)}"
             same = to_spoken(seen) == to_spoken(expected)
             context.expect(same, "leak between workspaces", proof, session=session)
 
@@ -147,7 +148,7 @@ def _expect_newest(store: Client, session: str, everything: Ids, limit: int) -> 
 def reads_are_copies(context: CaseContext) -> None:
     """Change what was handed in and what was handed out, all the way down, and read again."""
     store, session = context.open(), context.new_session()
-    given = messages_of(context.draw_ids("alias"))
+    given = build_messages(context.draw_ids("alias"))
     if context.claims("fields"):
         for message in given:
             message["metadata"] = {"tags": ["as it was"], "nested": {"deep": ["as it was"]}}
@@ -170,7 +171,7 @@ def _expect_unchanged(
     now = copy.deepcopy(store.get(session))
     fields = [m["metadata"] for m in before if "metadata" in m]
     same = not fields or [m["metadata"] for m in now if "metadata" in m] == fields
-    proof = f"the history changed when the caller changed {what}; it is now {shown(now)}"
+    proof = f"the history changed when the caller changed {what}; it is now {format_value(now)}"
     same = same and to_spoken(now) == to_spoken(before)
     store.context.expect(same, "alias", proof, session=session)
 
@@ -241,7 +242,7 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
     """Append a batch whose last message cannot be stored; then another caller writes at once."""
     store, session = context.open(), context.new_session()
     ids = store.append(session)
-    expect_there(store, session, messages_of(ids), "an entry")
+    expect_there(store, session, build_messages(ids), "an entry")
     bad: list[Message] = [
         {"role": "user", "content": "this could be stored"},
         {"role": "assistant", "content": Unstorable()},
@@ -253,7 +254,7 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
         if len(store.get(session)) <= len(before):
             expect_there(store, session, [*before, *bad], "a batch")
         seen = to_spoken(store.get(session))[-len(bad) :]
-        proof = f"a batch of {len(bad)} was acknowledged, and there came back {shown(seen)}"
+        proof = f"a batch of {len(bad)} was acknowledged, and there came back {format_value(seen)}"
         context.expect(seen == to_spoken(bad), "torn batch", proof, session=session)
         session, ids = context.new_session(), ()
         refused = ""
@@ -307,7 +308,7 @@ def same_words_twice(context: CaseContext) -> None:
     store.put(other, *yes)
     for name, said in ((session, [*chain.from_iterable(batches)]), (other, yes)):
         seen, expected = to_spoken(store.get(name)), to_spoken(context.keep_newest(said))
-        words = shown([content for _, content in seen])
+        words = format_value([content for _, content in seen])
         proof = f"of {len(expected)} messages, some with the same words, {len(seen)} came back: "
         if len(seen) < len(expected):
             # Duplicates that were dropped are still there once.
@@ -345,7 +346,7 @@ def key_with_other_content_is_refused(context: CaseContext) -> None:
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     ids = store.append(session, key="request-1")
     # Not recorded: to the checker, a key stands for one batch.
-    different = messages_of(context.draw_ids("other"))
+    different = build_messages(context.draw_ids("other"))
     for caller in (store, other):
         try:
             caller.put(session, *different, key="request-1")
@@ -367,7 +368,7 @@ def key_with_other_content_is_refused(context: CaseContext) -> None:
 def key_of_what_was_cleared(context: CaseContext) -> None:
     """Repeat an append with its key after a clear: it shows again, or it is refused."""
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
-    batch = messages_of(store.append(session, key="request-1"))
+    batch = build_messages(store.append(session, key="request-1"))
     store.clear(session)
     # Not recorded: to the checker, all attempts with a key are one append, before the clear.
     for caller in (store, other):
@@ -379,7 +380,7 @@ def key_of_what_was_cleared(context: CaseContext) -> None:
         seen = caller.look(session)
         proof = "an append was repeated with its key after a clear and was acknowledged"
         proof += f", and the session shows [{' '.join(seen)}]"
-        context.expect({*ids_of(batch)} <= {*seen}, "swallowed append", proof, session=session)
+        context.expect({*parse_ids(batch)} <= {*seen}, "swallowed append", proof, session=session)
 
 
 @case("sequential", needs=["expected"], catches="a writer that overwrites what it never read")
@@ -404,7 +405,9 @@ def _expect_stale(store: Client, session: str, version: object) -> None:
         store.append(session, expected=version)
     except Exception:  # noqa: BLE001 -- this is what must happen
         return
-    proof = f"an append that expected version {shown(version)} landed, and somebody wrote since"
+    proof = (
+        f"an append that expected version {format_value(version)} landed, and somebody wrote since"
+    )
     store.context.fail("stale write accepted", proof, session=session)
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from memory_contract.calls import Call, format_error, succeeded
+from memory_contract.calls import Call, build_success, format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.concurrency import build_writers
@@ -31,7 +31,7 @@ from memory_contract.faults.servers.managed import (
     ServerMissing,
     start_managed,
 )
-from memory_contract.faults.servers.postgres import PostgresServer, with_standby
+from memory_contract.faults.servers.postgres import PostgresServer, start_with_standby
 from memory_contract.faults.servers.process import ServerError
 from memory_contract.faults.servers.valkey import ValkeyServer
 
@@ -143,7 +143,7 @@ def _start_with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
     folder.chmod(0o755)
     try:
         with _report_missing_servers():
-            primary, standby = with_standby(folder)
+            primary, standby = start_with_standby(folder)
         try:
             yield primary, standby
         finally:
@@ -219,7 +219,7 @@ def server_emptied(context: CaseContext) -> None:
         server.empty(url)
         # As a clear, so that the checker accepts no older entries.
         cleared = Call(op="clear", session=session)
-        context.record(succeeded("storm", cleared, began_ns, None, {}))
+        context.record(build_success("storm", cleared, began_ns, None, {}))
         if version is not None:
             call = Call(op="append", session=session, ids=store.draw(), expected=version)
             refused = store.attempt(call).outcome != "ok"

@@ -10,7 +10,7 @@ from memory_contract.adapter import Message
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import expect_listed, shown
+from memory_contract.cases.contents import expect_listed, format_value
 from memory_contract.cases.workload import pace
 from memory_contract.history import Ids
 
@@ -64,7 +64,9 @@ def _list_beside(context: CaseContext) -> set[str]:
 def _expect_inside(context: CaseContext, before: set[str], name: str) -> None:
     """Hold the store to its own folder, after a write to a session of this name."""
     if found := sorted(_list_beside(context) - before):
-        proof = f"{name} was read as a path: {shown(found[0])} was written outside of the folder"
+        proof = (
+            f"{name} was read as a path: {format_value(found[0])} was written outside of the folder"
+        )
         context.fail("escapes its workspace", f"{proof} that is the store's own")
 
 
@@ -79,7 +81,7 @@ def similar_session_ids(context: CaseContext) -> None:
     for session in pace(context, [name for name in CLEARED if name in written], "clears"):
         store.clear(session)
         written[session] = ()
-        _expect_own(context, written, f" after {shown(session)} was cleared")
+        _expect_own(context, written, f" after {format_value(session)} was cleared")
     context.open_elsewhere()
     _expect_own(context, written, " after some were cleared")
 
@@ -95,14 +97,16 @@ def _write_each(
         try:
             written[name] = store.append(name)
         except Exception as error:  # noqa: BLE001 -- a name may be refused
-            refusals.append(f"{shown(name, 30)} ({format_error(error)[:80]})")
+            refusals.append(f"{format_value(name, 30)} ({format_error(error)[:80]})")
             seen: Sequence[Message] = ()
             with contextlib.suppress(Exception):
                 seen = store.get(name)
-            proof = f"an append to {shown(name)} was refused, and it shows {len(seen)} messages"
+            proof = (
+                f"an append to {format_value(name)} was refused, and it shows {len(seen)} messages"
+            )
             context.expect(not seen, "refused and changed", proof, session=name)
         if before is not None:
-            _expect_inside(context, before, shown(name))
+            _expect_inside(context, before, format_value(name))
     context.expect(bool(written), "every name refused", f"no name was taken; {refusals[:1]}")
     for name in written:
         written[name] += store.append(name)
@@ -114,11 +118,12 @@ def _write_each(
 def _expect_own(context: CaseContext, written: dict[str, Ids], when: str = "") -> None:
     owner = {id_: name for name, ids in written.items() for id_ in ids}
     for session, expected in written.items():
+        name = format_value(session)
         for client in context.clients:
             seen = client.read(session)
             foreign = [owner[id_] for id_ in seen if owner.get(id_, session) != session]
-            proof = f"{shown(session)} shows what was written to {shown(foreign[:1])}{when}"
+            proof = f"{name} shows what was written to {format_value(foreign[:1])}{when}"
             context.expect(not foreign, "cross-session leak", proof, session=session)
-            proof = f"{shown(session)} shows {len(seen)} entries, {len(expected)} are its own{when}"
+            proof = f"{name} shows {len(seen)} entries, {len(expected)} are its own{when}"
             right = seen == context.keep_newest(expected)
             context.expect(right, "wrong history", proof, session=session)

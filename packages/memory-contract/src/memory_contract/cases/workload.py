@@ -74,7 +74,7 @@ def build_calls(context: CaseContext, verb: Verb) -> tuple[Call, ...]:
 
 def build_append(context: CaseContext, session: str, count: int = 1, *, worker: str = "v") -> Call:
     """An append of new entries; of one turn, where a store takes a turn at a time."""
-    ids = context.draw_ids(worker, context.adapter.at_once(count))
+    ids = context.draw_ids(worker, context.adapter.batch_size(count))
     return Call(op="append", session=session, ids=ids)
 
 

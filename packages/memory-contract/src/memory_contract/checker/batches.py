@@ -48,7 +48,7 @@ def _find_torn(
             inside = [id_ for id_ in ids[at[0] : at[-1]] if id_ not in batch]
             if inside:
                 yield _build_interleaved(session, op, event, inside)
-            elif len(at) < len(batch) and not _is_cut_by_limit(session.limit_of(op), ids, batch):
+            elif len(at) < len(batch) and not _is_cut_by_limit(session.get_limit(op), ids, batch):
                 brought = not session.entries[ids[at[0]]].own
                 if not (brought and elsewhere) and not any(c.hi >= event.lo for c in cutters):
                     yield _build_torn(session, op, event, ids)

@@ -105,7 +105,7 @@ class SessionHistory:
         """The effects of these kinds."""
         return [event for name in names for event in self.events.get(name, ())]
 
-    def limit_of(self, op: Operation) -> int | None:
+    def get_limit(self, op: Operation) -> int | None:
         """How many entries a sighting shows at most: as many as were asked for, or are kept."""
         limits = [limit for limit in (op.limit, self.keeps_last) if limit is not None]
         return min(limits, default=None)

@@ -67,7 +67,7 @@ class Presence:
             if self.changed and self._is_excused(entry, read):
                 continue
             absent.append(id_)
-        limit = self.session.limit_of(read)
+        limit = self.session.get_limit(read)
         if limit is not None:
             # The newest must have been there; a whole answer would not have shown those before.
             absent = absent[-max(1, limit - len(read.value or ())) :]
@@ -94,7 +94,7 @@ class Presence:
 
 def _is_cut_off(read: Operation, entry: EntryTimes, session: SessionHistory) -> bool:
     """Whether a read of the last n may have stopped before it came to the entry."""
-    limit = session.limit_of(read)
+    limit = session.get_limit(read)
     if limit is None or not isinstance(read.value, tuple) or len(read.value) < limit:
         return False
     return not read.value or not session.entries[read.value[0]].before(entry)

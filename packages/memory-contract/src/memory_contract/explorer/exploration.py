@@ -13,7 +13,7 @@ from typing import Final
 from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.checker.shrink import minimize
-from memory_contract.contract_run import Item, Progress, asked_for, run_item, select
+from memory_contract.contract_run import Item, Progress, list_gates, run_item, select
 from memory_contract.deviations import Deviations
 from memory_contract.explorer.loop import ExploringLoop, StepTaken
 from memory_contract.explorer.schedules import (
@@ -118,7 +118,7 @@ def explore(
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=ours,
-        gates=asked_for((), chosen),
+        gates=list_gates((), chosen),
         results=results,
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),

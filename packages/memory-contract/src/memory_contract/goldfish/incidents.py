@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from memory_contract.goldfish.lives import Life, Messages, copied, kept_by_trim
+from memory_contract.goldfish.lives import Life, Messages, copy_messages, trim_messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import (
     AwaitedStore,
     FileStore,
     ListStore,
     SqliteStore,
-    yielded,
+    give_way,
 )
 
 
@@ -51,7 +51,9 @@ class DroppedFields(ListStore):
     """Keeps who said what, and no other field."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        said = [{"role": m.get("role"), "content": m.get("content")} for m in copied(messages)]
+        said = [
+            {"role": m.get("role"), "content": m.get("content")} for m in copy_messages(messages)
+        ]
         super().append(session, said, **options)
 
 
@@ -72,7 +74,7 @@ class ReversedList(ListStore):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        batch = copied(messages)
+        batch = copy_messages(messages)
         with self._changing(session) as life:
             life.shown[:0] = batch
             life.moves += 1
@@ -94,8 +96,8 @@ class ReadModifyWriteInMemory(ListStore):
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
         life = self._alive(session)
-        shown = [*life.shown, *copied(messages)]
-        yielded()
+        shown = [*life.shown, *copy_messages(messages)]
+        give_way()
         life.shown = shown
         life.moves += 1
         self._save(session, life)
@@ -109,7 +111,7 @@ class ReadModifyWriteInAFile(FileStore):
         return nullcontext()
 
     def _save(self, session: str, life: Life) -> None:
-        yielded()
+        give_way()
         super()._save(session, life)
 
 
@@ -122,7 +124,7 @@ class TornBatch(SqliteStore):
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
         for message in messages:
             super().append(session, [message])
-            yielded()
+            give_way()
 
 
 @goldfish("the write that was not: a pool ran dry", caught_by="gathered_turns_all_land")
@@ -137,7 +139,7 @@ class SwallowedError(ListStore):
         if not self._pool.acquire(blocking=False):
             return
         try:
-            yielded(4)
+            give_way(4)
             super().append(session, messages, **options)
         finally:
             self._pool.release()
@@ -160,11 +162,11 @@ class TrimOfAnOldList(ListStore):
     """Works out what to keep first, and forgets what was appended meanwhile."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        yielded()
+        give_way()
         super().append(session, messages, **options)
 
     def trim(self, session: str, keep: int) -> None:
-        kept = kept_by_trim(self.read(session), keep)
-        yielded(2)
+        kept = trim_messages(self.read(session), keep)
+        give_way(2)
         with self._changing(session) as life:
             life.change(kept)

@@ -19,7 +19,7 @@ class Damaged(Exception):  # noqa: N818 -- names what happened
     """The stored bytes are not those that were written."""
 
 
-def copied(messages: Sequence[Message]) -> Messages:
+def copy_messages(messages: Sequence[Message]) -> Messages:
     """The messages as they will come back; refused if that is not what they are."""
     try:
         batch: Messages = json.loads(json.dumps(messages, allow_nan=False))
@@ -63,7 +63,7 @@ class Life:
         """Whether its time ran out."""
         return self.ends is not None and time.time() >= self.ends
 
-    def lives_on(self, ttl_s: float | None) -> None:
+    def extend_life(self, ttl_s: float | None) -> None:
         """Begin the time to live anew."""
         self.ttl_s = ttl_s
         self.ends = None if ttl_s is None else time.time() + ttl_s
@@ -128,7 +128,7 @@ class Life:
         return cls(**json.loads(text))
 
 
-def kept_by_trim(
+def trim_messages(
     shown: Messages, keep: int, *, pairs: bool = True, system: bool = True
 ) -> Messages:
     """The newest messages, and what a conversation cannot do without."""

@@ -31,7 +31,7 @@ GOLDFISH: Final[dict[str, Goldfish]] = {}
 RIGHT: Final[dict[str, Adapter]] = {}
 
 
-def adapter_of(store: Any, name: str, **options: Any) -> Adapter:
+def build_adapter(store: Any, name: str, **options: Any) -> Adapter:
     """The adapter of a store class, which says itself what it claims."""
     where = f"{store.__module__}:{store.__qualname__}"
     awaited = not hasattr(store, "_load")
@@ -56,7 +56,7 @@ def adapter_of(store: Any, name: str, **options: Any) -> Adapter:
 def right(store: Made) -> Made:
     """Register a correct store."""
     name = _snake(store.__name__)
-    RIGHT[name] = adapter_of(store, name)
+    RIGHT[name] = build_adapter(store, name)
     return store
 
 
@@ -71,7 +71,7 @@ def goldfish(incident: str, *, caught_by: str, **options: Any) -> Callable[[Made
             sin=(store.__doc__ or "").strip().splitlines()[0],
             incident=incident,
             caught_by=caught_by,
-            adapter=adapter_of(store, name, **options),
+            adapter=build_adapter(store, name, **options),
         )
         return store
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from memory_contract.adapter import Conflict, Message, Reach, Refused
-from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copied, kept_by_trim
+from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copy_messages, trim_messages
 from memory_contract.goldfish.registry import right
 
 # How long a writer waits for another before it says that it could not.
@@ -73,7 +73,7 @@ class Store:
         expected: Any = None,
         ttl_s: float | None = None,
     ) -> None:
-        batch = copied(messages)
+        batch = copy_messages(messages)
         if not batch:
             return
         with self._changing(session) as life:
@@ -83,15 +83,15 @@ class Store:
 
     def _prolong(self, life: Life, ttl_s: float | None) -> None:
         if self.ttl_refreshed_by != "nothing" or life.moves == 0:
-            life.lives_on(ttl_s)
+            life.extend_life(ttl_s)
 
     def read(self, session: str, *, limit: int | None = None) -> Messages:
         with self._locked():
             life = self._alive(session)
             if self.ttl_refreshed_by == "read":
-                life.lives_on(life.ttl_s)
+                life.extend_life(life.ttl_s)
             shown = life.shown
-            return copied(shown if limit is None else shown[max(0, len(shown) - limit) :])
+            return copy_messages(shown if limit is None else shown[max(0, len(shown) - limit) :])
 
     def pop(self, session: str) -> Message | None:
         with self._changing(session) as life:
@@ -102,7 +102,7 @@ class Store:
 
     def trim(self, session: str, keep: int) -> None:
         with self._changing(session) as life:
-            life.change(kept_by_trim(life.shown, keep))
+            life.change(trim_messages(life.shown, keep))
 
     def clear(self, session: str) -> None:
         with self._changing(session) as life:
@@ -125,7 +125,7 @@ class Store:
             if self._alive(target).moves:
                 raise Conflict("there is such a session")
             fork = Life()
-            fork.add(copied(self._alive(session).shown))
+            fork.add(copy_messages(self._alive(session).shown))
             self._save(target, fork)
 
     def version(self, session: str) -> str:
@@ -335,6 +335,6 @@ class AwaitedStore:
         self._store.close()
 
 
-def yielded(times: int = 1) -> None:
+def give_way(times: int = 1) -> None:
     """Let others run in the middle of something: the slowness of a store that holds no lock."""
     time.sleep(0.0005 * times)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from memory_contract.contract_run import items_of, select
+from memory_contract.contract_run import list_items, select
 from memory_contract.gates import Mode
 from memory_contract.goldfish.registry import GOLDFISH, Goldfish
 from memory_contract.results import CaseResult
@@ -43,7 +43,7 @@ def examine(goldfish: Goldfish, seed: int) -> Caught:
     """Run the case that names a goldfish, in every mode."""
     subject = StoreUnderTest(goldfish.adapter)
     try:
-        items = items_of(select(cases=[goldfish.caught_by]), subject)
+        items = list_items(select(cases=[goldfish.caught_by]), subject)
         results = [
             item.known or run_case(item.case, item.mode, subject, seed=seed) for item in items
         ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_contract.cli.check import explain_factory
-from memory_contract.contract_run import Item, SelectionError, items_of, select
+from memory_contract.contract_run import Item, SelectionError, list_items, select
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.stores import ContractStores, get_stores
 from memory_contract.plugin.verdicts import format_target, format_unclaimed, raise_outcome
@@ -74,7 +74,7 @@ class Contract(pytest.Collector):
             subject = stores.of(self._target)
         except (Unreachable, TargetError) as error:
             raise self.CollectError(format_target(f"{self._target}: {error}")) from error
-        found = items_of(select(self.config.getoption("contract_gate")), subject)
+        found = list_items(select(self.config.getoption("contract_gate")), subject)
         chosen = [item for item in found if self._is_asked_for(item)]
         if not chosen:
             raise self.CollectError(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.contract_run import BUDGET_S, Item, share_of
+from memory_contract.contract_run import BUDGET_S, Item, get_share_s
 from memory_contract.deviations import Deviations, find_deviations
 from memory_contract.results import CaseResult
 from memory_contract.runner import StoreUnderTest, run_case
@@ -50,7 +50,7 @@ class ContractStores:
     def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
         """What comes of one case in one mode."""
         result = item.known or run_case(
-            item.case, item.mode, subject, seed=self.seed, share_s=share_of(BUDGET_S)
+            item.case, item.mode, subject, seed=self.seed, share_s=get_share_s(BUDGET_S)
         )
         return self.deviations.apply(result)
 

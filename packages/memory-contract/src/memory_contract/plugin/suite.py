@@ -13,7 +13,7 @@ import pytest
 
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.contract_run import Item, items_of
+from memory_contract.contract_run import Item, list_items
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.stores import Target, get_stores
 from memory_contract.plugin.verdicts import format_unclaimed, raise_outcome
@@ -63,7 +63,7 @@ def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[I
     if adapter is None:
         pytest.fail("say what the `adapter` is", pytrace=False)
     try:
-        return items_of([found], get_stores(config).of(adapter))
+        return list_items([found], get_stores(config).of(adapter))
     except (Unreachable, TargetError, DeviationsError) as error:
         pytest.fail(str(error), pytrace=False)
 

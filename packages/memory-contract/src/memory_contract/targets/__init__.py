@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, imported_from_here
+from memory_contract.adapter import Adapter, import_from_here
 from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
 from memory_contract.handles import Loop
@@ -92,7 +92,7 @@ def _from_framework(framework: str, name: str, claims: Claims) -> Adapter:
             f"{vocabulary.package} is not installed: pip install {vocabulary.package}"
         )
     try:
-        found = imported_from_here(name)
+        found = import_from_here(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise TargetError(f"cannot import {name!r}: {error}") from error
     takes = "session_id, workspace" if vocabulary.per_session else "workspace"
@@ -149,7 +149,7 @@ def _from_registered(target: str) -> Adapter | None:
 
 def _import(target: str) -> Any:
     try:
-        return imported_from_here(target)
+        return import_from_here(target)
     except ValueError as error:
         raise TargetError(f"cannot read {redact_url(target)!r}: name {KNOWN}") from error
     except (ImportError, AttributeError) as error:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from memory_contract.adapter import imported
+from memory_contract.adapter import import_object
 from memory_contract.errors import TargetError
 from memory_contract.targets.vocabulary import (
     IsAwaited,
@@ -76,7 +76,7 @@ class Factory:
         server = server or (self.server if self.passes_server else None)
         if server is not None:
             options[self.server_parameter] = server
-        return imported(self.name)(*values, **options)
+        return import_object(self.name)(*values, **options)
 
     def variants(self) -> Iterator[Factory]:
         """The ways to pass one path: as a folder or a file, as a `Path` or text."""

@@ -22,10 +22,10 @@ from memory_contract.adapter import (
     Capability,
     Flavour,
     Reach,
-    imported,
+    import_object,
 )
 from memory_contract.calls import format_error
-from memory_contract.entries import EntryIds, messages_of
+from memory_contract.entries import EntryIds, build_messages
 from memory_contract.errors import TargetError
 from memory_contract.handles import Loop, close, open_handle
 from memory_contract.results import Unreachable
@@ -90,7 +90,7 @@ class Findings:
         if works:
             return works
         vocabulary = self.opener.vocabulary
-        kind = imported(self.opener.factory.name)
+        kind = import_object(self.opener.factory.name)
         method = getattr(kind, vocabulary.methods[0], None)
         return ["async"] if inspect.iscoroutinefunction(method) else [vocabulary.flavours[0]]
 
@@ -222,7 +222,7 @@ def _expect_opened(findings: Findings) -> None:
     factory = findings.opener.factory
     error = attempts[0].raised
     assert error is not None
-    hint = write_factory(imported(factory.name), factory.name) if factory.takes else ""
+    hint = write_factory(import_object(factory.name), factory.name) if factory.takes else ""
     raise Unreachable(
         f"the store cannot be opened and read: {format_error(error)}", hint=hint
     ) from error
@@ -259,10 +259,10 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
     try:
         handles.append(open_handle(adapter, workspace, flavour, loop))
         seen.opened = True
-        _settle(handles[0].append(_SESSION, messages_of(ids.draw(pairs=pairs))), loop)
+        _settle(handles[0].append(_SESSION, build_messages(ids.draw(pairs=pairs))), loop)
         _settle(handles[0].read(_SESSION), loop)
         for _ in range(0 if any(workspace.iterdir()) else _MORE_APPENDS):
-            _settle(handles[0].append(_SESSION, messages_of(ids.draw(pairs=pairs))), loop)
+            _settle(handles[0].append(_SESSION, build_messages(ids.draw(pairs=pairs))), loop)
         seen.has_waited = handles[0].inner.has_waited
         handles.append(open_handle(adapter, workspace, flavour, loop))
         with contextlib.suppress(LookupError):
@@ -344,7 +344,7 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
     """Files are for every process, whether it sees them or not."""
     factory = findings.opener.factory
     attempts = [each for each in findings.attempts.values() if each.works]
-    if isinstance(imported(factory.name), type) and factory.takes in (("folder",), ("file",)):
+    if isinstance(import_object(factory.name), type) and factory.takes in (("folder",), ("file",)):
         # A class that takes a path owes its data to whoever opens that path again.
         return "machine"
     if any(each.on_disk for each in attempts):
@@ -363,7 +363,7 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
     try:
         handle = open_handle(adapter, workspace, flavour, loop)
         ids = EntryIds("probe").draw(pairs=adapter.pairs)
-        _settle(handle.append(_SESSION, messages_of(ids)), loop)
+        _settle(handle.append(_SESSION, build_messages(ids)), loop)
         worker.ask("open", workspace, flavour)
         return "machine" if worker.ask("call", "read", (_SESSION,), {}) else "process"
     except StoreRaised:

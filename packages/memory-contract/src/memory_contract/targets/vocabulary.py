@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memory_contract.adapter import Flavour, imported
+from memory_contract.adapter import Flavour, import_object
 from memory_contract.handles import Loop
 
 # How many objects a handle keeps open. Each may hold files, and a case may use many sessions.
@@ -56,7 +56,7 @@ class Vocabulary:
         if not self.inherited:
             return True
         method = self.inherited.rpartition(".")[2]
-        return getattr(kind, method, None) is not imported(self.inherited)
+        return getattr(kind, method, None) is not import_object(self.inherited)
 
 
 class StoreHandle:

@@ -21,9 +21,9 @@ from memory_contract.adapter import Adapter, Conflict, Flavour
 from memory_contract.calls import (
     Log,
     Program,
+    classify_outcome,
     format_error,
     is_not_found,
-    outcome_of,
     run,
     run_async,
 )
@@ -146,7 +146,7 @@ def _classify_error(error: BaseException) -> str:
         return "not found"
     if isinstance(error, Conflict) or type(error).__name__ == "ConflictError":
         return "conflict"
-    return "refused" if outcome_of(error) == "fail" else "raised"
+    return "refused" if classify_outcome(error) == "fail" else "raised"
 
 
 class _Worker:

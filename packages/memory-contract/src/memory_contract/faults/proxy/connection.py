@@ -70,12 +70,12 @@ class ProxiedConnection:
         try:
             fault = self._fault_queue.match(CONNECT, chatter=True)
             if fault is not None:
-                await self._meet(fault, Request(raw=b"", name=CONNECT))
+                await self._apply_fault(fault, Request(raw=b"", name=CONNECT))
             server = await connect()
             self._writers.append(server[1])
             tasks = [
-                asyncio.ensure_future(self._ask(client[0], server[1], client[1])),
-                asyncio.ensure_future(self._answer(server[0], client[1])),
+                asyncio.ensure_future(self._pass_requests(client[0], server[1], client[1])),
+                asyncio.ensure_future(self._pass_replies(server[0], client[1])),
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -95,7 +95,7 @@ class ProxiedConnection:
 
     # From the client to the server
 
-    async def _ask(
+    async def _pass_requests(
         self,
         reader: asyncio.StreamReader,
         server: asyncio.StreamWriter,
@@ -104,12 +104,12 @@ class ProxiedConnection:
         while data := await reader.read(_READ_BYTES):
             try:
                 for request in self._wire.from_client(data):
-                    await self._pass_on(request, server, client)
+                    await self._pass_request(request, server, client)
             except ProtocolError:
                 return
             await server.drain()
 
-    async def _pass_on(
+    async def _pass_request(
         self, request: Request, server: asyncio.StreamWriter, client: asyncio.StreamWriter
     ) -> None:
         await self._flowing.wait()
@@ -121,19 +121,19 @@ class ProxiedConnection:
         if request.name:
             self._asked += 1
             fault = self._fault_queue.match(request.name, chatter=request.chatter)
-            raw = request.raw if fault is None else await self._meet(fault, request)
+            raw = request.raw if fault is None else await self._apply_fault(fault, request)
             self._fault_queue.passed += 1
         if raw is not None:
             _write(server, raw)
         if request.ends:
             self._asking += 1
             self._asked = 0
-            await self._speak_for_the_server(client)
+            await self._send_forged_replies(client)
 
     def _round(self) -> _Round:
         return self._rounds.setdefault(self._asking, _Round())
 
-    async def _meet(self, fault: ProxyFault, request: Request) -> bytes | None:
+    async def _apply_fault(self, fault: ProxyFault, request: Request) -> bytes | None:
         """Apply a fault to a request: what the server receives of it, None for nothing."""
         began_ns = time.monotonic_ns()
         if fault.what == "cut before":
@@ -149,44 +149,46 @@ class ProxiedConnection:
         here.place = self._asked
         if fault.what != "answer":
             return request.raw
-        refusal = self._wire.refusal(request, fault.reply)
+        refusal = self._wire.build_refusal(request, fault.reply)
         here.hears, here.closes = refusal.said, refusal.closes
         here.asked = refusal.forward is not None
         return refusal.forward
 
     # From the server to the client
 
-    async def _answer(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    async def _pass_replies(
+        self, reader: asyncio.StreamReader, client: asyncio.StreamWriter
+    ) -> None:
         while data := await reader.read(_READ_BYTES):
             await self._flowing.wait()
             try:
                 for reply in self._wire.from_server(data):
-                    await self._tell(reply, client)
+                    await self._pass_reply(reply, client)
             except ProtocolError:
                 return
             await client.drain()
 
-    async def _tell(self, reply: Reply, client: asyncio.StreamWriter) -> None:
+    async def _pass_reply(self, reply: Reply, client: asyncio.StreamWriter) -> None:
         here = self._rounds.get(self._answering)
         self._done += reply.completes
         if reply.aside or here is None or here.over:
             _write(client, reply.raw)
         else:
-            here.held += self._wire.rewritten(reply, here.hears) if here.hears else reply.raw
+            here.held += self._wire.rewrite_reply(reply, here.hears) if here.hears else reply.raw
             # A client that did not end the round waits for what is completed so far. One that did
             # learns only at its end that everything is committed.
             waits = self._asking == self._answering
             done = reply.fails or (self._done >= here.place and here.place > 0)
             if reply.ends or (waits and done):
                 here.over = True
-                await self._finish(here, client)
+                await self._deliver(here, client)
         if reply.ends:
             self._rounds.pop(self._answering, None)
             self._answering += 1
             self._done = 0
-            await self._speak_for_the_server(client)
+            await self._send_forged_replies(client)
 
-    async def _speak_for_the_server(self, client: asyncio.StreamWriter) -> None:
+    async def _send_forged_replies(self, client: asyncio.StreamWriter) -> None:
         """Send forged replies to requests that the server did not get, when it is their turn."""
         while self._answering < self._asking:
             here = self._rounds.get(self._answering)
@@ -195,9 +197,9 @@ class ProxiedConnection:
             del self._rounds[self._answering]
             self._answering += 1
             here.held = here.hears
-            await self._finish(here, client)
+            await self._deliver(here, client)
 
-    async def _finish(self, here: _Round, client: asyncio.StreamWriter) -> None:
+    async def _deliver(self, here: _Round, client: asyncio.StreamWriter) -> None:
         """Deliver the reply to a round, as its fault says."""
         what = here.fault.what if here.fault is not None else ""
         if what == "delay":

@@ -63,8 +63,8 @@ class Wire(Protocol):
     def from_server(self, data: bytes) -> Iterator[Reply]:
         """The replies that are complete with this."""
 
-    def refusal(self, request: Request, reply: str) -> Refusal:
+    def build_refusal(self, request: Request, reply: str) -> Refusal:
         """How to refuse a request."""
 
-    def rewritten(self, reply: Reply, said: bytes) -> bytes:
+    def rewrite_reply(self, reply: Reply, said: bytes) -> bytes:
         """What a client receives of a reply in a round that was refused."""

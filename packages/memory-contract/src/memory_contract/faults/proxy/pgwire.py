@@ -53,13 +53,13 @@ class PostgresWire:
         self._client += data
         while True:
             head = 1 if self._started else 0
-            raw = _message(self._client, head)
+            raw = _find_message(self._client, head)
             if raw is None:
                 return
             self._client = self._client[len(raw) :]
-            yield self._request(raw) if self._started else self._first(raw)
+            yield self._parse_request(raw) if self._started else self._parse_first(raw)
 
-    def _first(self, raw: bytes) -> Request:
+    def _parse_first(self, raw: bytes) -> Request:
         (code,) = _LONG.unpack_from(raw, 4)
         if code in (_SSL, _GSS):
             # Not over this line: clients that may then go on without.
@@ -69,14 +69,14 @@ class PostgresWire:
         self._started = True
         return Request(raw=raw, name=STARTUP, chatter=True, ends=True)
 
-    def _request(self, raw: bytes) -> Request:
+    def _parse_request(self, raw: bytes) -> Request:
         body = raw[5:]
         match raw[:1]:
             case b"Q":
-                return Request(raw=raw, name=_first_word(body), ends=True)
+                return Request(raw=raw, name=_parse_first_word(body), ends=True)
             case b"P":
                 name, _, rest = body.partition(b"\0")
-                self._prepared[name] = _first_word(rest)
+                self._prepared[name] = _parse_first_word(rest)
             case b"B":
                 # A portal's name, then the statement's.
                 statement = body.split(b"\0", 2)[1]
@@ -88,29 +88,29 @@ class PostgresWire:
     def from_server(self, data: bytes) -> Iterator[Reply]:
         """Messages; the last of a round says that the server is ready."""
         self._server += data
-        while (raw := _message(self._server, 1)) is not None:
+        while (raw := _find_message(self._server, 1)) is not None:
             self._server = self._server[len(raw) :]
             kind = raw[:1]
             yield Reply(raw=raw, ends=kind == b"Z", completes=kind in _COMPLETE, fails=kind == b"E")
 
-    def refusal(self, request: Request, reply: str) -> Refusal:
+    def build_refusal(self, request: Request, reply: str) -> Refusal:
         """An error with this SQLSTATE, in the place of one that the server really raises."""
         fatal = reply in _FATAL
-        said = _error(reply, "FATAL" if fatal else "ERROR")
+        said = _build_error(reply, "FATAL" if fatal else "ERROR")
         if fatal:
             return Refusal(said=said, closes=True)
         if request.raw[:1] == b"Q":
-            forward = _packed(b"Q", b"EXECUTE " + _NOBODY + b"\0")
+            forward = _pack(b"Q", b"EXECUTE " + _NOBODY + b"\0")
         else:
-            forward = _packed(b"B", b"\0" + _NOBODY + b"\0" + b"\0" * 6)
+            forward = _pack(b"B", b"\0" + _NOBODY + b"\0" + b"\0" * 6)
         return Refusal(said=said, forward=forward)
 
-    def rewritten(self, reply: Reply, said: bytes) -> bytes:
+    def rewrite_reply(self, reply: Reply, said: bytes) -> bytes:
         """Its error; what stands around it is as true as before."""
         return said if reply.raw[:1] == b"E" else reply.raw
 
 
-def _message(data: bytes, head: int) -> bytes | None:
+def _find_message(data: bytes, head: int) -> bytes | None:
     """The first message, whose length stands behind `head` bytes; None if it is not all there."""
     if len(data) < head + 4:
         return None
@@ -120,17 +120,17 @@ def _message(data: bytes, head: int) -> bytes | None:
     return data[: head + length] if len(data) >= head + length else None
 
 
-def _packed(kind: bytes, body: bytes) -> bytes:
+def _pack(kind: bytes, body: bytes) -> bytes:
     return kind + _LONG.pack(len(body) + 4) + body
 
 
-def _error(code: str, severity: str) -> bytes:
+def _build_error(code: str, severity: str) -> bytes:
     fields = {"S": severity, "V": severity, "C": code, "M": REPLIES.get(code, "refused")}
     body = b"".join(f"{name}{text}\0".encode() for name, text in fields.items())
-    return _packed(b"E", body + b"\0")
+    return _pack(b"E", body + b"\0")
 
 
-def _first_word(sql: bytes) -> str:
+def _parse_first_word(sql: bytes) -> str:
     at = 0
     while found := _COMMENT.match(sql, at):
         at = found.end()

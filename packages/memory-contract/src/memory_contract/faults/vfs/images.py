@@ -180,7 +180,7 @@ def build_images(
     No two are alike: of those that leave the same files behind in the same `stage` of the work,
     one is enough.
     """
-    places = [place for place, state in _states(changes, base) if state.at_stake]
+    places = [place for place, state in _iter_states(changes, base) if state.at_stake]
     todo = [(place, mode) for place in places for mode in _WHOLE_MODES]
     random.shuffle(todo)
     # At most half of them keep all or nothing of a kind.
@@ -192,7 +192,7 @@ def build_images(
         by_place: dict[int, list[DamageMode]] = {}
         for place, mode in todo:
             by_place.setdefault(place, []).append(mode)
-        for place, state in _states(changes, base):
+        for place, state in _iter_states(changes, base):
             for mode in by_place.get(place, ()):
                 files = state.image(mode, random)
                 mark = hash((stage(place), *files.items()))
@@ -202,7 +202,7 @@ def build_images(
         todo = []
 
 
-def _states(changes: Sequence[Change], base: Files) -> Iterator[tuple[int, State]]:
+def _iter_states(changes: Sequence[Change], base: Files) -> Iterator[tuple[int, State]]:
     """The disk after each of the changes."""
     state = State({name: [_Body(data)] for name, data in base.items()})
     for place, change in enumerate(changes, start=1):

@@ -33,36 +33,41 @@ def count_steps(disk: Disk) -> None:
     def look(frame: FrameType, event: str, function: Any) -> None:
         # Opening for writing truncates: there is a step before and one after.
         told = event == "c_call" or (event == "c_return" and function.__name__ == "open")
-        if told and function.__name__ in _CALLS and _of_files(function) and not _ours(frame):
-            disk.walk()
+        if (
+            told
+            and function.__name__ in _CALLS
+            and _is_file_call(function)
+            and not _is_kit_call(frame)
+        ):
+            disk.count_step()
 
     sys.setprofile(look)
     threading.setprofile(look)
 
 
-def _of_files(function: Any) -> bool:
+def _is_file_call(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
     return owner is posix or owner is io or function is open or isinstance(owner, io.IOBase)
 
 
-def _ours(frame: FrameType) -> bool:
+def _is_kit_call(frame: FrameType) -> bool:
     """Whether the call belongs to the kit's own communication."""
     name = str(frame.f_globals.get("__name__"))
     return name.startswith(("multiprocessing.", "memory_contract.faults."))
 
 
-def hear_syncs(disk: Disk) -> None:
+def watch_syncs(disk: Disk) -> None:
     """Tell the disk what Python code syncs."""
     for name in ("fsync", "fdatasync"):
-        setattr(os, name, _heard(getattr(os, name), disk))
+        setattr(os, name, _wrap_sync(getattr(os, name), disk))
 
 
-def _heard(sync: Any, disk: Disk) -> Any:
+def _wrap_sync(sync: Any, disk: Disk) -> Any:
     def fsync(fd: Any) -> None:
         with disk.lock:
             sync(fd)
             number = fd if isinstance(fd, int) else fd.fileno()
             with contextlib.suppress(OSError):
-                disk.synced_elsewhere(str(Path(f"/proc/self/fd/{number}").readlink()))
+                disk.record_outside_sync(str(Path(f"/proc/self/fd/{number}").readlink()))
 
     return fsync

@@ -101,7 +101,7 @@ def find_apsw() -> int:
     return found.value
 
 
-def _ours(function: Callable[..., int]) -> Callable[..., int]:
+def _exit_on_error(function: Callable[..., int]) -> Callable[..., int]:
     """End the process on a defect of the kit, which must not look like one of the store."""
 
     def guarded(*arguments: Any) -> int:
@@ -126,8 +126,11 @@ class InterposedVfs:
         self._paths: dict[int, str | None] = {}
         self._tables: dict[int, tuple[_Methods, _Table]] = {}
         self._theirs: dict[int, _Table] = {}
-        self._callbacks = (_OPEN(_ours(self._x_open)), _DELETE(_ours(self._x_delete)))
-        self._system.open, self._system.delete = map(_address_of, self._callbacks)
+        self._callbacks = (
+            _OPEN(_exit_on_error(self._x_open)),
+            _DELETE(_exit_on_error(self._x_delete)),
+        )
+        self._system.open, self._system.delete = map(_get_address, self._callbacks)
 
     def _x_open(self, _: int, name: int | None, file: int, flags: int, out: int | None) -> int:
         path = None if not name else os.fsdecode(ctypes.string_at(name))
@@ -140,7 +143,7 @@ class InterposedVfs:
             done: int = self._open(self._address, name, file, flags, out)
             if done == OK and opened.methods:
                 self._paths[file] = path
-                self._disk.opened(path, created=new, journal=bool(flags & _JOURNALS))
+                self._disk.record_open(path, created=new, journal=bool(flags & _JOURNALS))
                 self._replace(opened, file)
         return done
 
@@ -149,17 +152,17 @@ class InterposedVfs:
         where = ctypes.addressof(opened.methods.contents)
         if where not in self._tables:
             ours, theirs = _Methods(), _Table(opened.methods.contents)
-            ctypes.memmove(ctypes.byref(ours), where, _bytes_of(opened.methods.contents))
+            ctypes.memmove(ctypes.byref(ours), where, _get_size(opened.methods.contents))
             ours.version = min(ours.version, _VERSION)
             theirs.ours = (
-                _CLOSE(_ours(self._x_close)),
-                _MOVE(_ours(self._x_read)),
-                _MOVE(_ours(self._x_write)),
-                _TRUNCATE(_ours(self._x_truncate)),
-                _SYNC(_ours(self._x_sync)),
+                _CLOSE(_exit_on_error(self._x_close)),
+                _MOVE(_exit_on_error(self._x_read)),
+                _MOVE(_exit_on_error(self._x_write)),
+                _TRUNCATE(_exit_on_error(self._x_truncate)),
+                _SYNC(_exit_on_error(self._x_sync)),
             )
             ours.close, ours.read, ours.write, ours.truncate, ours.sync = map(
-                _address_of, theirs.ours
+                _get_address, theirs.ours
             )
             self._tables[where] = (ours, theirs)
         ours, theirs = self._tables[where]
@@ -172,7 +175,7 @@ class InterposedVfs:
         with self._disk.lock:
             done: int = self._delete(self._address, name, folder)
             if done == OK:
-                self._disk.deleted(os.fsdecode(name), folder=bool(folder))
+                self._disk.record_delete(os.fsdecode(name), folder=bool(folder))
         return done
 
     def _x_close(self, file: int) -> int:
@@ -194,7 +197,7 @@ class InterposedVfs:
                 done: int = theirs.write(file, data, taken, at)
                 if done != OK:
                     return done
-                self._disk.wrote(path, lambda: ctypes.string_at(data, taken), at)
+                self._disk.record_write(path, lambda: ctypes.string_at(data, taken), at)
         return code
 
     def _x_truncate(self, file: int, size: int) -> int:
@@ -203,7 +206,7 @@ class InterposedVfs:
         with self._disk.lock:
             done: int = self._theirs[file].truncate(file, size)
             if done == OK:
-                self._disk.truncated(self._paths[file], size)
+                self._disk.record_truncate(self._paths[file], size)
         return done
 
     def _x_sync(self, file: int, _: int) -> int:
@@ -211,7 +214,7 @@ class InterposedVfs:
         if code := self._disk.step("sync"):
             return code
         with self._disk.lock:
-            self._disk.synced(self._paths[file])
+            self._disk.record_sync(self._paths[file])
         return OK
 
 
@@ -227,11 +230,11 @@ class _Table:
         self.ours: tuple[Any, ...] = ()
 
 
-def _bytes_of(methods: _Methods) -> int:
+def _get_size(methods: _Methods) -> int:
     """The size of a table of methods: older versions are shorter."""
     missing = {1: 6, 2: 2}.get(methods.version, 0)
     return ctypes.sizeof(_Methods) - missing * ctypes.sizeof(_Pointer)
 
 
-def _address_of(callback: Any) -> int | None:
+def _get_address(callback: Any) -> int | None:
     return ctypes.cast(callback, _Pointer).value

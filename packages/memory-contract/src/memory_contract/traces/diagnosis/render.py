@@ -9,7 +9,7 @@ from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Ok, Violated, quote_name
 from memory_contract.history import Operation
 from memory_contract.report.text import visible
-from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of
+from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, to_failure
 from memory_contract.traces.diagnosis import Explanation
 
 # Lines of a timeline: more than that is looked at on a page.
@@ -148,7 +148,7 @@ def build_report(found: Explanation, *, command: str) -> Report:
     history: list[Operation] = []
     if isinstance(found.verdict, Violated):
         verdict = "FAIL"
-        failures = tuple(failure_of(story.anomaly) for story in found.stories)
+        failures = tuple(to_failure(story.anomaly) for story in found.stories)
         history = list(
             dict.fromkeys(
                 op

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from memory_contract.adapter import Adapter, imported
+from memory_contract.adapter import Adapter, import_object
 from memory_contract.handles import then
 from memory_contract.registry import RECORDERS, load_registered
 from memory_contract.traces.format import TraceHeader, TtlRefresh, WorkerKind
@@ -201,5 +201,5 @@ class RecordedOpener:
 
     def __call__(self, workspace: Path, **options: Any) -> Any:
         """Open a recorded handle, or return something to await for it."""
-        opener = imported(self.opener) if isinstance(self.opener, str) else self.opener
+        opener = import_object(self.opener) if isinstance(self.opener, str) else self.opener
         return then(opener(workspace, **options), self.recording)

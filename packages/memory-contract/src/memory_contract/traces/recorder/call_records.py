@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from memory_contract.calls import is_not_found, outcome_of
+from memory_contract.calls import classify_outcome, is_not_found
 from memory_contract.history import NOT_FOUND, HistoryError, build_record
 from memory_contract.traces.format import (
     CALL,
@@ -61,7 +61,7 @@ class CallRecord:
         """Note that the call raised just now, and what that says about the data."""
         self.complete_ns = time.monotonic_ns()
         # A read changes nothing, so its failure leaves nothing open.
-        self.outcome = "fail" if self.op == "read" else outcome_of(error)
+        self.outcome = "fail" if self.op == "read" else classify_outcome(error)
         self.error = type(error).__name__
         if self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
             self.value = NOT_FOUND
