@@ -2,16 +2,13 @@
 
 import fnmatch
 import json
-import unicodedata
 import zlib
 
 import pytest
 
 import gate_stores as right
 from gate_stores import Filed, Sound, of_files, of_memory
-from goldfish_stores import GOLDFISH
 from memory_contract import Refused, check
-from memory_contract.cases.catalogue import all_cases
 
 RIGHT = {
     "memory": "memory:",
@@ -61,11 +58,6 @@ class ReplacesSurrogates(Rewrites):
         return content.encode("utf-8", "replace").decode()
 
 
-class ComposesAccents(Rewrites):
-    def text(self, content):
-        return unicodedata.normalize("NFC", content)
-
-
 class OneKindOfLineEnd(Rewrites):
     def text(self, content):
         return content.replace("\r\n", "\n")
@@ -80,11 +72,6 @@ class RefusesTooLate(Sound):
 class Strips(Rewrites):
     def text(self, content):
         return content.strip(" \n") or content
-
-
-class DropsBlanks(Sound):
-    def add(self, session, messages):
-        super().add(session, [m for m in messages if m["content"] != ""])
 
 
 class ThroughJson(Rewrites):
@@ -132,11 +119,6 @@ class BlocksAsText(Rewrites):
     def rewritten(self, message):
         blocks = isinstance(message["content"], list)
         return {**message, "content": str(message["content"])} if blocks else message
-
-
-class Describes(Rewrites):
-    def rewritten(self, message):
-        return {**message, "content": str(message["content"])}
 
 
 class DescribesFields(Rewrites):
@@ -201,13 +183,6 @@ class ShortNames(Renames):
         return session[:255]
 
 
-class ClearsByPrefix(Sound):
-    def clear(self, session):
-        for name in list(self.shown):
-            if name.startswith(session):
-                super().clear(name)
-
-
 class ClearsByLike(Sound):
     def clear(self, session):
         pattern = session.replace("_", "?").replace("%", "*")
@@ -216,21 +191,9 @@ class ClearsByLike(Sound):
                 super().clear(name)
 
 
-class KeepsFewSessions(Sound):
-    def add(self, session, messages):
-        super().add(session, messages)
-        while len(self.shown) > 95:
-            del self.shown[next(iter(self.shown))]
-
-
 class ListsAHundred(Sound):
     def sessions(self):
         return super().sessions()[:99]
-
-
-class OnePageOfHistory(Sound):
-    def read(self, session, *, limit=None):
-        return super().read(session, limit=limit)[:1000]
 
 
 class SkipsWhatItCannotRead(Filed):
@@ -263,14 +226,6 @@ class StopsAtWhatItCannotRead(SkipsWhatItCannotRead):
         return found
 
 
-class EmptyOnBadPayload(Filed):
-    def load(self):
-        try:
-            return super().load()
-        except ValueError:
-            return {}
-
-
 class Compressed(Filed):
     def load(self):
         return json.loads(zlib.decompress(self.path.read_bytes())) if self.path.exists() else {}
@@ -287,21 +242,19 @@ class ReplacesWhatItCannotRead(Filed):
 
 
 ONLY_APPENDS = {"capabilities": ()}
+# Broken in other ways than the goldfish of the same cases.
 BROKEN = [
     ("unicode_survives", of_memory(CutsAtNul)),
     ("unicode_survives", of_memory(ReplacesSurrogates)),
-    ("unicode_survives", of_memory(ComposesAccents)),
     ("unicode_survives", of_memory(OneKindOfLineEnd)),
     ("unicode_survives", of_memory(RefusesTooLate)),
     ("blank_contents_survive", of_memory(Strips)),
-    ("blank_contents_survive", of_memory(DropsBlanks)),
     ("json_values_survive", of_memory(BigNumbersAsFloats)),
     ("json_values_survive", of_memory(TrueIsOne)),
     ("json_values_survive", of_memory(DropsEmpties)),
     ("message_fields_survive", of_memory(DropsToolCalls)),
     ("message_fields_survive", of_memory(KnowsItsFields)),
     ("message_fields_survive", of_memory(BlocksAsText)),
-    ("unserialisable_is_refused", of_memory(Describes)),
     ("unserialisable_is_refused", of_memory(DescribesFields)),
     ("huge_message_is_whole_or_refused", of_memory(CutsAt64KiB)),
     ("huge_message_is_whole_or_refused", of_memory(DropsWhatIsLarge)),
@@ -310,16 +263,10 @@ BROKEN = [
     ("hostile_session_ids", of_memory(NamesAsNumbers)),
     ("hostile_session_ids", of_memory(ReadsByPattern)),
     ("similar_session_ids", of_memory(ShortNames)),
-    ("similar_session_ids", of_memory(ClearsByPrefix)),
     ("similar_session_ids", of_memory(ClearsByLike)),
-    ("many_sessions", of_memory(KeepsFewSessions)),
     ("many_sessions", of_memory(ListsAHundred)),
-    ("long_session", of_memory(OnePageOfHistory)),
     ("damaged_entry_is_loud", of_files(SkipsWhatItCannotRead, **ONLY_APPENDS)),
     ("damaged_entry_is_loud", of_files(StopsAtWhatItCannotRead, **ONLY_APPENDS)),
-    ("damaged_entry_is_loud", of_files(EmptyOnBadPayload)),
-    ("edited_cursor_is_refused", GOLDFISH["trusting_cursor"].adapter),
-    ("edited_export_stays_inside", GOLDFISH["trusting_import"].adapter),
 ]
 
 
@@ -328,11 +275,6 @@ def test_a_broken_store_fails_its_case(case, store):
     results = check(store, cases=[case], seed=1).results
     assert {r.verdict for r in results} == {"FAIL"}, results
     assert all(r.failures for r in results)
-
-
-def test_every_case_has_a_store_that_fails_it():
-    cases = {found.name for found in all_cases() if found.gate == "edges"}
-    assert cases == {case for case, _ in BROKEN}
 
 
 @pytest.mark.parametrize("store", [store for _, store in BROKEN], ids=lambda store: store.name)

@@ -7,7 +7,7 @@ import indelible
 from gate_stores import Filed, Sound, of_files, of_memory
 from memory_contract import Adapter, Refused, check
 from memory_contract.cases import workload
-from memory_contract.cases.contents import CHANGED, scribble
+from memory_contract.cases.contents import CHANGED, overwrite_deeply
 from memory_contract.cases.session_names import HOSTILE, SIMILAR
 
 
@@ -24,7 +24,7 @@ def test_everything_that_can_be_changed_is_written_over():
     nested = {"tags": ["a", {"deep": "b"}], "empty": {}, "none": None, "number": 1}
     said, cycle = stores.Said("user", "words"), []
     cycle.append(cycle)
-    scribble([nested, (said,), cycle])
+    overwrite_deeply([nested, (said,), cycle])
     assert nested["tags"][:2] == ["a", {"deep": CHANGED, "more": CHANGED}]
     assert len(nested["tags"]) == 4
     assert nested["empty"] == {"more": CHANGED}
@@ -33,7 +33,7 @@ def test_everything_that_can_be_changed_is_written_over():
 
 def test_what_refuses_to_be_changed_stays():
     message = indelible.ChatMessage(role="user", content="words")
-    scribble([message, "text", None, 7, stores.Said])
+    overwrite_deeply([message, "text", None, 7, stores.Said])
     assert (message.role, message.content) == ("user", "words")
 
 

@@ -29,7 +29,7 @@ QUICK_GATES: Final[tuple[Gate, ...]] = ("sequential", "concurrency", "edges", "l
 NOT_QUICK: Final = frozenset(
     {"long_session", "many_sessions", "lock_is_bounded", "kill_at_every_step", "power_loss"}
 )
-# Of the time, what repeated races may use, and about as much what repeated bad days may; the rest
+# Of the time, what repeated races may use, and about as much for repeated faults; the rest
 # is for what runs once.
 _RACES: Final = 0.4
 
@@ -91,7 +91,7 @@ def list_items(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
 
 
 def get_share_s(budget_s: float) -> float:
-    """How long one race or bad day may be repeated; the same if it is asked for alone."""
+    """How long one race or fault may be repeated; the same if it is asked for alone."""
     return _RACES * budget_s / sum(len(found.modes) for found in all_cases() if found.overlaps)
 
 
@@ -110,7 +110,7 @@ def check(
 ) -> Report:
     """Run the contract against a store: a URL, `module:name`, an `Adapter` or a class.
 
-    Every case runs once, however long that takes; races, and the bad days of the gates `faults` and
+    Every case runs once, however long that takes; races, and the cases of the gates `faults` and
     `crash`, are repeated with new seeds while the budget lasts. Races run at least `rounds` times,
     budget or not. `deviations` are failures that are known: see `read_deviations`.
 

@@ -80,7 +80,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A bad moment that was made: what struck, from when, and until when; None if to the end."""
+    """A fault that was injected: its name, its beginning, and its end; None if it lasted."""
 
     name: str
     began_ns: int

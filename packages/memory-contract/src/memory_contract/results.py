@@ -89,7 +89,7 @@ class CaseResult:
     duration_s: float = 0.0
     # The run that the verdict rests on: the failing one, or the last.
     history: tuple[Operation, ...] = ()
-    # The bad moments that were made in it.
+    # The faults that were injected in it.
     faults: tuple[Fault, ...] = ()
     # What is worth knowing and no failure.
     notes: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Report:
     def verdict(self) -> CaseVerdict:
         """The worst that was found; PASS only if every requested gate ran a case.
 
-        But for those of bad days and of search, beside others, if the store claims nothing of them.
+        Gates of faults and of search may be left out if the store claims nothing that they need.
         """
         found = {result.verdict for result in self.results}
         for worst in ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"):

@@ -71,6 +71,25 @@ class Outcome:
         """Whether all failures are unexpected errors: another round may show a loss."""
         return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
 
+    def to_result(
+        self, case: Case, mode: Mode, seed: int, *, duration_s: float = 0.0
+    ) -> CaseResult:
+        """The result of a case that rests on this round."""
+        context = self.context
+        return CaseResult(
+            gate=case.gate,
+            case=case.name,
+            mode=mode,
+            verdict=self.verdict,
+            reason=self.reason,
+            failures=self.failures,
+            seed=seed,
+            duration_s=duration_s,
+            history=tuple(context.history) if context is not None else (),
+            faults=tuple(context.faults) if context is not None else (),
+            notes=self.notes,
+        )
+
     def takes_nothing_back(self, before: Outcome) -> bool:
         """Whether the outcome of an earlier round is still valid after this one."""
         if before.refused:
@@ -243,19 +262,7 @@ def run_case(
         ours = seeds.getrandbits(32)
     if stands is not None and outcome.takes_nothing_back(stands[0]):
         outcome, ours = stands
-    return CaseResult(
-        gate=case.gate,
-        case=case.name,
-        mode=mode,
-        verdict=outcome.verdict,
-        reason=outcome.reason,
-        failures=outcome.failures,
-        seed=ours,
-        duration_s=spent_s,
-        history=tuple(outcome.context.history) if outcome.context is not None else (),
-        faults=tuple(outcome.context.faults) if outcome.context is not None else (),
-        notes=outcome.notes,
-    )
+    return outcome.to_result(case, mode, ours, duration_s=spent_s)
 
 
 def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outcome:

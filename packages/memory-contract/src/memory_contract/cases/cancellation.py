@@ -68,7 +68,7 @@ class CancelAtAwait:
     modes=("async",),
 )
 def cancel_everywhere(context: CaseContext) -> None:
-    """Cancel every operation at each of its awaits; the next calls on the same handle are well."""
+    """Cancel every operation at each of its awaits; later calls on the handle work."""
     store, struck = context.open(), ""
     for verb in pace(context, list_verbs(context), "operations", within_s=10.0):
         for nth in range(1, AWAITS_MAX + 1):

@@ -46,7 +46,7 @@ PROMISES: Final = frozenset({"fields", "structure", "checksum"})
 
 @case("sequential", catches="a claimed operation that is missing or does something else")
 def capabilities_are_true(context: CaseContext) -> None:
-    """Look for everything that is claimed, and tell what is offered without being claimed."""
+    """Try every claimed capability; note those that are offered without being claimed."""
     store, session = context.open(), context.new_session()
     # Nothing else can be tried on a store that does not keep its messages.
     expect_there(store, session, build_messages(store.append(session)), "an entry")

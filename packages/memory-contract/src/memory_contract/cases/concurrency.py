@@ -49,7 +49,7 @@ def append_storm(context: CaseContext) -> None:
     context.read_with_fresh_client(sessions)
 
 
-@case("concurrency", catches="a batch that is half there, or has a stranger in the middle")
+@case("concurrency", catches="a batch that is torn, or interleaved with another")
 def batch_storm(context: CaseContext) -> None:
     """Four writers append whole batches to one session while two readers watch."""
     if not context.adapter.batches:
@@ -63,7 +63,7 @@ def batch_storm(context: CaseContext) -> None:
 
 @case(
     "concurrency",
-    catches="tables made twice: those who open a fresh store at once fail or lose",
+    catches="racing schema creation: processes that open a new store at once fail or lose entries",
     reach="process",
     modes=("threads", "processes"),
 )
@@ -74,7 +74,7 @@ def first_open_race(context: CaseContext) -> None:
     context.read_with_fresh_client([session])
 
 
-@case("concurrency", catches="two beginnings of one session, of which one is lost")
+@case("concurrency", catches="a session that two writers create at once, and one loses its entries")
 def first_append_race(context: CaseContext) -> None:
     """Four workers write the first entries of the same new sessions, all in the same order."""
     sessions = [context.new_session() for _ in range(6)]
@@ -99,12 +99,12 @@ def pop_race(context: CaseContext) -> None:
 
 @case(
     "concurrency",
-    catches="an answer before the write: another handle does not see what was acknowledged",
+    catches="an early acknowledgement: another handle does not see the entry",
     reach="process",
     overlaps=False,
 )
 def read_after_write_elsewhere(context: CaseContext) -> None:
-    """What one handle was told is stored, another handle reads at once, to and fro."""
+    """Append on one handle and read on another at once, in both directions."""
     here = context.open()
     there = context.open_in_process() if context.mode == "processes" else context.open()
     session = context.new_session()
@@ -156,7 +156,7 @@ def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> Non
 
 @case(
     "concurrency",
-    catches="a snapshot of no moment: half a batch, or an entry that came later",
+    catches="a snapshot that is not one state: half a batch, or a later entry",
     needs=["snapshot", "rollback"],
 )
 def snapshot_against_append(context: CaseContext) -> None:
@@ -173,9 +173,13 @@ def snapshot_against_append(context: CaseContext) -> None:
         store.read(session)
 
 
-@case("concurrency", catches="a fork of no moment, or one that leaks", needs=["fork"])
+@case(
+    "concurrency",
+    catches="a fork that is not one state of its source, or that leaks",
+    needs=["fork"],
+)
 def fork_against_append(context: CaseContext) -> None:
-    """One worker forks a session while two append batches to it; the forks are real moments."""
+    """One worker forks a session while two append batches to it; each fork is one state."""
     store, session = context.open(), context.new_session()
     store.append(session)
     targets = [context.new_session() for _ in range(3)]
@@ -187,7 +191,11 @@ def fork_against_append(context: CaseContext) -> None:
     context.read_with_fresh_client([session, *targets])
 
 
-@case("concurrency", catches="a key that is looked up first and doubled then", needs=["keys"])
+@case(
+    "concurrency",
+    catches="a key that is checked before the write instead of with it",
+    needs=["keys"],
+)
 def same_key_from_many(context: CaseContext) -> None:
     """Four workers append the same entries with the same keys, as retries do; each stands once."""
     session = context.new_session()
@@ -196,9 +204,9 @@ def same_key_from_many(context: CaseContext) -> None:
     context.read_with_fresh_client([session])
 
 
-@case("concurrency", catches="two writers who both expected to be the first", needs=["expected"])
+@case("concurrency", catches="two writers that both pass the version check", needs=["expected"])
 def one_expected_wins(context: CaseContext) -> None:
-    """Four workers append and expect the same version, round after round; one of them may."""
+    """Four workers append and expect the same version, round after round; one succeeds."""
     store, session = context.open(), context.new_session()
     store.append(session)
     for _ in range(5):
@@ -219,7 +227,7 @@ def one_expected_wins(context: CaseContext) -> None:
 
 @case(
     "concurrency",
-    catches="a save that quietly does nothing when many come at once",
+    catches="an append that is silently dropped under load",
     overlaps=False,
 )
 def gathered_turns_all_land(context: CaseContext) -> None:
@@ -233,11 +241,11 @@ def gathered_turns_all_land(context: CaseContext) -> None:
 
 @case(
     "concurrency",
-    catches="one user's words in another user's session",
+    catches="one user's messages in another user's session",
     overlaps=False,
 )
 def gathered_sessions_stay_apart(context: CaseContext) -> None:
-    """Conversations of many users go on at the same moment, and none hears of another."""
+    """Append to the sessions of many users at once: none shows another's entries."""
     store = context.open()
     users = [context.new_session() for _ in range(6)]
     for session in users:
@@ -246,9 +254,9 @@ def gathered_sessions_stay_apart(context: CaseContext) -> None:
     context.read_with_fresh_client(users)
 
 
-@case("concurrency", catches="any two operations that do not mix")
+@case("concurrency", catches="any two operations that conflict")
 def mixed_storm(context: CaseContext) -> None:
-    """Three workers do all that the store claims, by chance, on two small sessions."""
+    """Three workers run random claimed operations on two small sessions."""
     store, chance = context.open(), context.random
     sessions = [context.new_session(), context.new_session()]
     snapshots: dict[str, str] = {}

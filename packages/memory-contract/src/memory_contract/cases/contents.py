@@ -14,7 +14,7 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.results import RAISED
 
-Spoken = tuple[Any, Any]
+RoleContent = tuple[Any, Any]
 # How long to wait for a write that may come late.
 LATE_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.01
@@ -33,7 +33,7 @@ def complete_turn(context: CaseContext, message: Message, answer: Any = "I see."
     return turn if context.adapter.pairs else [message]
 
 
-def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
+def to_role_content(messages: Iterable[Any]) -> list[RoleContent]:
     """Role and content of messages, without what a store adds."""
     return [
         (each.get("role"), each.get("content")) if isinstance(each, dict) else ("", each)
@@ -43,7 +43,10 @@ def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
 
 def expect_there(store: Client, session: str, expected: Sequence[Message], what: str) -> None:
     """Expect that what was acknowledged can be read at once."""
-    seen, told = to_spoken(store.get(session)), to_spoken(store.context.keep_newest(expected))
+    seen, told = (
+        to_role_content(store.get(session)),
+        to_role_content(store.context.keep_newest(expected)),
+    )
     rest = iter(told)
     # Messages are missing, and nothing else is wrong.
     if len(seen) < len(told) and all(any(one == two for two in rest) for one in seen):
@@ -51,12 +54,12 @@ def expect_there(store: Client, session: str, expected: Sequence[Message], what:
 
 
 def fail_missing(
-    store: Client, session: str, told: list[Spoken], name: str, proof: str
+    store: Client, session: str, told: list[RoleContent], name: str, proof: str
 ) -> NoReturn:
     """Fail because of acknowledged messages that are missing, or that appear after a while."""
     began = time.monotonic()
     while time.monotonic() - began < LATE_S:
-        if to_spoken(store.get(session)) == told:
+        if to_role_content(store.get(session)) == told:
             late = "what was acknowledged is missing in the next read, and there in a later one"
             store.context.fail("late write", f"{late}: {proof}", session=session)
         time.sleep(LOOK_AGAIN_S)
@@ -66,7 +69,7 @@ def fail_missing(
 def expect_equal(store: Client, session: str, expected: Sequence[Message], what: str) -> None:
     """Expect that a session shows exactly these messages."""
     context = store.context
-    seen, told = to_spoken(store.get(session)), to_spoken(context.keep_newest(expected))
+    seen, told = to_role_content(store.get(session)), to_role_content(context.keep_newest(expected))
     counts = f"{what}: of {len(told)} acknowledged messages {len(seen)} came back"
     if len(seen) < len(told):
         fail_missing(store, session, told, "lost message", counts)
@@ -116,7 +119,7 @@ def try_put(store: Client, session: str, batch: Sequence[Message], what: str) ->
             proof = refused + f"a read of {session} then raised {format_error(again)}"
             store.context.fail(RAISED, proof, session=session)
         proof = refused + f"the session shows {len(after)} messages where it showed {len(before)}"
-        kept = to_spoken(after) == to_spoken(before)
+        kept = to_role_content(after) == to_role_content(before)
         store.context.expect(kept, "refused and changed", proof, session=session)
         return False
     return True
@@ -133,7 +136,7 @@ CHANGED: Final = "changed"
 SAID: Final = ("role", "content", "human", "ai")
 
 
-def scribble(value: Any, seen: set[int] | None = None) -> None:
+def overwrite_deeply(value: Any, seen: set[int] | None = None) -> None:
     """Overwrite a value recursively: lists, dicts, and messages that are objects.
 
     Immutable objects are left as they are.
@@ -144,18 +147,18 @@ def scribble(value: Any, seen: set[int] | None = None) -> None:
     seen.add(id(value))
     if isinstance(value, list | tuple):
         for item in value:
-            scribble(item, seen)
+            overwrite_deeply(item, seen)
         if isinstance(value, list):
             # Add items, whatever they are.
             value += value[:2] or [{"role": "user", "content": "slipped in"}]
     elif isinstance(value, dict):
         for key, item in list(value.items()):
-            scribble(item, seen)
+            overwrite_deeply(item, seen)
             if isinstance(item, str):
                 value[key] = CHANGED
         value["more"] = CHANGED
     elif is_dataclass(value) or any(hasattr(value, name) for name in SAID):
-        scribble(tuple(getattr(value, "__dict__", {}).values()), seen)
+        overwrite_deeply(tuple(getattr(value, "__dict__", {}).values()), seen)
         for name in filter(partial(hasattr, value), SAID):
             with contextlib.suppress(Exception):
                 setattr(value, name, CHANGED)

@@ -45,7 +45,7 @@ POWER_CUTS_S: Final = 5.0
 
 @case(
     "crash",
-    catches="half a write: a file that is emptied before it is filled, or a yes before the commit",
+    catches="a torn write: a file truncated before it is written, or an early acknowledgement",
     modes=("processes",),
 )
 def kill_at_every_step(context: CaseContext) -> None:

@@ -16,7 +16,7 @@ from memory_contract.adapter import Message
 from memory_contract.calls import Call, Log, Program
 from memory_contract.case_context import CaseContext, CaseNotClaimed
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import build_batch, expect_there, format_value, to_spoken
+from memory_contract.cases.contents import build_batch, expect_there, format_value, to_role_content
 from memory_contract.cases.disk_recording import restore_files
 from memory_contract.cases.locks import SQLITE
 from memory_contract.cases.perturbation import Perturbation
@@ -68,17 +68,17 @@ def _expect_loud(context: CaseContext, session: str, expected: list[Message]) ->
     try:
         # Always closed: a handle that raised may still hold a lock.
         with contextlib.closing(context.open_in_process()) as reader:
-            seen = to_spoken(reader.get(session))
+            seen = to_role_content(reader.get(session))
     except Exception:  # noqa: BLE001 -- this is what should happen
         return
     count = f"one of {len(expected)} stored messages was damaged"
     proof = f"{count}, and a read shows {len(seen)} without an error"
     context.expect(len(seen) >= len(expected), "silent loss", proof, session=session)
-    whole = [told for told in to_spoken(expected) if told[1] != _build_text(DAMAGED)]
+    whole = [told for told in to_role_content(expected) if told[1] != _build_text(DAMAGED)]
     lost = [told for told in whole if told not in seen]
     proof = f"{count}, and others are gone without an error: {format_value(lost)}"
     context.expect(not lost, "silent loss", proof, session=session)
-    if seen == to_spoken(expected):
+    if seen == to_role_content(expected):
         context.note("a byte of a stored entry was changed in its file, and it came back unchanged")
 
 
@@ -125,7 +125,7 @@ class Damage:
     modes=("processes",),
 )
 def damaged_file_is_loud(context: CaseContext) -> None:
-    """Flip bits, cut files off, take a log away: reading raises, or shows nothing wrong."""
+    """Flip bits, truncate files, remove a log: reading raises, or shows nothing wrong."""
     DamagedFiles(context, FLIPS).run()
 
 

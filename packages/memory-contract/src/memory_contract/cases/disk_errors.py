@@ -59,7 +59,7 @@ def io_error_loop(context: CaseContext) -> None:
 
 @case(
     "faults",
-    catches="a full disk that nobody hears of, or that a store does not come back from",
+    catches="a full disk that is not reported, or that a store does not recover from",
     modes=("processes",),
 )
 def disk_full_loop(context: CaseContext) -> None:
@@ -69,7 +69,7 @@ def disk_full_loop(context: CaseContext) -> None:
 
 @case(
     "faults",
-    catches="a recovery that gives up what it could not read, or begins anew",
+    catches="a recovery that discards what it could not read, or starts empty",
     modes=("processes",),
     durable=True,
 )

@@ -92,30 +92,30 @@ IN_FIELDS: Final[dict[str, Any]] = {
 
 @case("edges", catches="text that comes back changed: a NUL, a surrogate, a line end")
 def unicode_survives(context: CaseContext) -> None:
-    """Say texts with characters that stores trip over: each comes back equal, or is refused."""
-    _say_each(context, TEXTS)
+    """Append texts with difficult characters: each comes back equal, or is refused."""
+    _append_texts(context, TEXTS)
 
 
 @case("edges", catches="an empty or blank message that is dropped or stripped")
 def blank_contents_survive(context: CaseContext) -> None:
-    """Say nothing, blanks, and words between blanks: each comes back equal, or is refused."""
-    _say_each(context, BLANKS)
+    """Append empty, blank and padded texts: each comes back equal, or is refused."""
+    _append_texts(context, BLANKS)
 
 
-def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
+def _append_texts(context: CaseContext, contents: dict[str, str]) -> None:
     """Say each text in one session, with plain words between, and read after each."""
     store, session = context.open(), context.new_session()
     expected: list[Message] = []
     refusals: list[str] = []
     for what, text in pace(context, list(contents.items()), "strange texts", least=3):
-        if not _say(store, session, expected, what, [build_batch(context, text)]):
+        if not _append_each(store, session, expected, what, [build_batch(context, text)]):
             refusals.append(what)
     expect_equal(context.open_elsewhere(), session, expected, "what another caller reads")
     if refusals:
         context.note(f"refused in a message: {', '.join(refusals)}")
 
 
-def _say(
+def _append_each(
     store: Client, session: str, expected: list[Message], what: str, batches: list[list[Message]]
 ) -> bool:
     """Say strange batches and a plain one, and read after each; whether the last was taken."""
@@ -228,7 +228,7 @@ FIELDS: Final[dict[str, Message]] = {
 
 @case("edges", needs=["fields"], catches="a field that is dropped: tool calls, metadata, new ones")
 def message_fields_survive(context: CaseContext) -> None:
-    """Say messages of every kind that agents use: each field comes back, for another caller too."""
+    """Append messages of every kind that agents use: each field comes back, to any caller."""
     store, session, other = context.open(), context.new_session(), context.open_elsewhere()
     said: list[Message] = []
     for what, message in FIELDS.items():
@@ -247,7 +247,7 @@ def message_fields_survive(context: CaseContext) -> None:
 
 @case("edges", catches="a value that is stored as something else, such as its description")
 def unserialisable_is_refused(context: CaseContext) -> None:
-    """Say what is no text: it is refused and leaves nothing, or it comes back equal."""
+    """Append values that are not text: each is refused and leaves nothing, or comes back equal."""
     store, session = context.open(), context.new_session()
     expected: list[Message] = []
     values = list((UNSERIALISABLE | IN_FIELDS).items())
@@ -257,4 +257,4 @@ def unserialisable_is_refused(context: CaseContext) -> None:
         if context.claims("fields"):
             message = {"role": "user", "content": "see metadata", "metadata": {"value": value}}
             batches.append(complete_turn(context, message))
-        _say(store, session, expected, what, batches)
+        _append_each(store, session, expected, what, batches)

@@ -162,7 +162,7 @@ def ttl_ends_everything(context: CaseContext) -> None:
 
 @case(
     "lifecycle",
-    catches="a known user who is greeted as a stranger: gone before its time",
+    catches="a session that expires before its time",
     needs=["ttl"],
 )
 def ttl_is_never_early(context: CaseContext) -> None:
@@ -185,7 +185,7 @@ def ttl_is_never_early(context: CaseContext) -> None:
 
 @case(
     "lifecycle",
-    catches="a life that begins anew by what should not do it, or does not by what should",
+    catches="a time to live that is renewed by the wrong operations",
     needs=["ttl"],
 )
 def ttl_begins_anew_as_declared(context: CaseContext) -> None:
@@ -243,7 +243,7 @@ def _check_renewal_by_read(store: Client, other: Client, ttl_s: float) -> bool:
 
 @case(
     "lifecycle",
-    catches="expiry that is kept in the process and forgotten with it",
+    catches="expiry that is kept in the memory of one process",
     needs=["ttl"],
     reach="machine",
 )
@@ -263,11 +263,11 @@ def ttl_survives_reopening(context: CaseContext) -> None:
 
 @case(
     "lifecycle",
-    catches="a new conversation that shows what ran out long ago",
+    catches="a new conversation that shows entries of the expired one",
     needs=["ttl"],
 )
 def new_life_is_clean(context: CaseContext) -> None:
-    """Append to sessions when their time runs out and after; old or new life, never a mix."""
+    """Append to sessions as they expire and after: they show all old entries or none."""
     store, other = context.open(), context.open_elsewhere()
     life, taken = _begin_short_life(store)
     if context.adapter.ttl_refreshed_by == "append":

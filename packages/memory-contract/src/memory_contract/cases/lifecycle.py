@@ -123,7 +123,7 @@ def snapshot_is_frozen(context: CaseContext) -> None:
             session.run(client, change, "rollback")
 
 
-@case("lifecycle", catches="ghosts: entries that a rollback should have taken away", needs=_BOTH)
+@case("lifecycle", catches="entries that a rollback should have removed", needs=_BOTH)
 def rollback_is_exact(context: CaseContext) -> None:
     """Roll back and go on; only the snapshot and what came after the rollback ever shows."""
     store, other = _open_two(context)
@@ -158,7 +158,7 @@ def rollback_keeps_every_snapshot(context: CaseContext) -> None:
         session.step(store, "rollback", snapshot=name)
 
 
-@case("lifecycle", catches="a way back that is no way forward again", needs=_BOTH)
+@case("lifecycle", catches="a snapshot that is lost when an earlier one is restored", needs=_BOTH)
 def rollback_there_and_back(context: CaseContext) -> None:
     """Go back to the first of two snapshots, forward to the second, and to a branch."""
     store, other = _open_two(context)
@@ -178,7 +178,7 @@ def rollback_there_and_back(context: CaseContext) -> None:
     needs=["fork"],
 )
 def fork_is_independent(context: CaseContext) -> None:
-    """Fork a session, change both sides in turn, and see that neither hears of the other."""
+    """Fork a session and change both sides in turn: neither affects the other."""
     store, other = _open_two(context)
     source = _expect_session(context)
     (target,) = source.run(store, "append", "append", "append", "fork")
@@ -205,7 +205,7 @@ def undo_takes_back(context: CaseContext) -> None:
     session.run(other, "undo", "undo", "undo", "undo")
 
 
-@case("lifecycle", catches="a save after the end that says yes and keeps nothing")
+@case("lifecycle", catches="an append after close that is acknowledged and lost")
 def close_is_final(context: CaseContext) -> None:
     """Close a store twice and go on; whatever is acknowledged after that is there."""
     store = context.open()

@@ -32,7 +32,7 @@ BEAT_S: Final = 0.05
     overlaps=False,
 )
 def lock_is_bounded(context: CaseContext) -> None:
-    """While another holds the store's own lock, an append ends in time, one way or the other."""
+    """While another process holds the store's lock, an append succeeds or fails in time."""
     session = context.new_session()
     first = context.open_in_process()
     first.append(session)

@@ -47,7 +47,7 @@ FLAPS: Final[tuple[What, ...]] = ("cut before", "cut before", "cut after", "cut 
 
 @case("faults", catches="a retry after a lost reply that stores a message twice")
 def reply_lost(context: CaseContext) -> None:
-    """Lose the reply to each request of an append; with a key it is asked again, and once there."""
+    """Lose the reply to each request of an append; a retry with its key stores it once."""
     with insert_proxy(context) as proxy:
         store, keyed = context.open(server=proxy.url), context.claims("keys")
         sessions = []
@@ -72,7 +72,7 @@ def reply_lost(context: CaseContext) -> None:
     catches="an error that says that nothing was written, although it was",
 )
 def error_but_applied_is_marked(context: CaseContext) -> None:
-    """Lose the reply to each request of every change; what failed by its words did not happen."""
+    """Lose the reply to each request of every change; what is reported as not done was not done."""
     with insert_proxy(context) as proxy:
         store, sessions = context.open(server=proxy.url), []
         for verb in pace(context, list_changes(context), "changes", within_s=8.0):
@@ -100,7 +100,7 @@ def _lead_to(store: Client, verb: Verb, server: str) -> Call:
 
 @case(
     "faults",
-    catches="a server that is full, and a store that says that all went well",
+    catches="an append that is acknowledged although the server was out of memory",
 )
 def oom_reply(context: CaseContext) -> None:
     """Refuse each request of an append as a server without memory does, until there is some."""
@@ -112,7 +112,7 @@ def oom_reply(context: CaseContext) -> None:
 
 @case(
     "faults",
-    catches="a server whose disk is full, and a store that says that all went well",
+    catches="an append that is acknowledged although the server's disk was full",
 )
 def server_disk_full(context: CaseContext) -> None:
     """Refuse each request of an append as a server with a full disk does, until there is room."""
@@ -189,7 +189,7 @@ def connection_flap(context: CaseContext) -> None:
 
 @case(
     "faults",
-    catches="a store that waits for ever for a server that is not there, or never looks again",
+    catches="a call that never ends while the server is away, or a store that never reconnects",
 )
 def refused_connection(context: CaseContext) -> None:
     """Refuse every connection: an append ends in time, and works again when the server is back."""
@@ -198,10 +198,10 @@ def refused_connection(context: CaseContext) -> None:
 
 @case(
     "faults",
-    catches="a call without a deadline: a silent server holds the agent for ever",
+    catches="a call without a deadline: a silent server blocks the agent forever",
 )
 def slow_server_deadline(context: CaseContext) -> None:
-    """Answer nothing, on connections that stay open: an append ends in time all the same."""
+    """Answer nothing on open connections: an append still ends in time."""
     _check_deadline(context, "answer nobody", Proxy.freeze)
 
 

@@ -102,10 +102,10 @@ def _pause_process(context: CaseContext, worker: Worker) -> Iterator[None]:
 
 @case(
     "crash",
-    catches="an entry that was acknowledged and dies with its writer, or half of a batch",
+    catches="an acknowledged entry that is lost with its writer, or half a batch",
 )
 def kill9_under_load(context: CaseContext) -> None:
-    """Kill writers in the middle of appends, again and again; who comes after finds all of it."""
+    """Kill writers in the middle of appends; the next process finds all acknowledged entries."""
     sessions = [context.new_session(), context.new_session()]
     writers = [context.open_in_process() for _ in range(WRITERS)]
     for number in range(KILLS):
@@ -144,7 +144,7 @@ def _append_in_parallel(
 
 @case(
     "crash",
-    catches="a first start that was cut short, and no start ever after",
+    catches="a store that cannot be opened after its creation was interrupted",
 )
 def kill9_in_first_open(context: CaseContext) -> None:
     """Kill a process while it opens a store that nobody opened before; the next one can."""
@@ -230,7 +230,7 @@ TAKEOVERS_MAX: Final = 4
 
 @case(
     "crash",
-    catches="a writer that slept through its lease and writes over what came since",
+    catches="a writer whose lease ran out while it was stopped, and that overwrites later entries",
     modes=("processes",),
 )
 def paused_writer(context: CaseContext) -> None:
@@ -274,10 +274,10 @@ TRIES: Final = 3
 
 @case(
     "crash",
-    catches="one file, socket or lock in the hands of two processes after a fork",
+    catches="a file, socket or lock that two processes share after a fork",
 )
 def fork_safety(context: CaseContext) -> None:
-    """Fork with an open store; the child writes or refuses, and the parent takes no harm."""
+    """Fork with an open store: the child writes or raises, and the parent still works."""
     parent, session = context.open_in_process(), context.new_session()
     parent.append(session)
     for number in range(FORKS):
@@ -331,10 +331,10 @@ JUMPS: Final[tuple[float, ...]] = (-HOUR_S, 3 * HOUR_S, -24 * HOUR_S, 0.0)
 
 @case(
     "faults",
-    catches="entries that go for good, or out of order, because a clock was set",
+    catches="entries that are lost or reordered because a clock was set",
 )
 def clock_jumps(context: CaseContext) -> None:
-    """Set a process's clock to and fro; when it is right again, everything is there in order."""
+    """Set a process's clock back and forth; afterwards all entries are there, in order."""
     store = context.open_in_process(plugin=JumpingClock())
     kept, mortal = context.new_session(), context.new_session()
     # With a wrong clock, a read that renews a session may end it.

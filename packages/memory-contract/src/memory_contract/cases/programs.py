@@ -154,9 +154,9 @@ def run_program(store: Client, session: str, program: Sequence[OpName]) -> None:
         forked.look(store)
 
 
-@case("sequential", catches="a slip that only one order of operations shows")
+@case("sequential", catches="an error that only one order of operations shows")
 def short_programs(context: CaseContext) -> None:
-    """Run every program of three steps after an append, and look after each step."""
+    """Run every program of three operations after an append, and read after each."""
     store, ops = context.open(), _claimed(context, OPS)
     for op in ops:
         run_program(store, context.new_session(), (op, "append"))
@@ -181,9 +181,9 @@ def _is_sensible(steps: tuple[OpName, ...]) -> bool:
     return True
 
 
-@case("sequential", catches="a slip that only a long life shows")
+@case("sequential", catches="an error that only a long session shows")
 def random_programs(context: CaseContext) -> None:
-    """Do what the seed says to several sessions by turns, and look after each step."""
+    """Run random operations on several sessions by turns, and read after each."""
     store, random = context.open(), context.random
     callers = [store] if context.adapter.reach == "handle" else [store, context.open()]
     turn, ops = 2 if context.adapter.pairs else 1, _claimed(context, OPS)

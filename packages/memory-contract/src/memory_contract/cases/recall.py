@@ -288,7 +288,7 @@ def racing_versions_agree(context: CaseContext) -> None:
 
 @case(
     "recall",
-    catches="an index and its items that a kill sets at odds",
+    catches="an index that disagrees with its items after a kill",
     needs=["search"],
     reach="machine",
     modes=("processes",),

@@ -13,7 +13,7 @@ from memory_contract.cases.contents import (
     complete_turn,
     expect_equal,
     expect_listed,
-    to_spoken,
+    to_role_content,
     try_put,
 )
 from memory_contract.cases.workload import append_many, pace
@@ -30,9 +30,9 @@ LONG_BATCH: Final = 250
 LONG_CALLS: Final = 25
 
 
-@case("edges", catches="a large message that is cut off in silence")
+@case("edges", catches="a large message that is silently truncated")
 def huge_message_is_whole_or_refused(context: CaseContext) -> None:
-    """Say messages of 64 KiB, 1 MiB and 8 MiB: each comes back whole, or is refused."""
+    """Append messages of 64 KiB, 1 MiB and 8 MiB: each comes back whole, or is refused."""
     store, session = context.open(), context.new_session()
     expected: list[Message] = []
     largest = context.adapter.message_bytes_max or SIZES[-1]
@@ -86,7 +86,7 @@ def long_session(context: CaseContext) -> None:
         last = reader.read(session, limit=limit)
         proof = f"the newest {limit} of {len(ids)} entries are {len(last)} others"
         context.expect(last == ids[-limit:], "wrong limit", proof, session=session)
-    newest = to_spoken(store.get(session))[-1:]
+    newest = to_role_content(store.get(session))[-1:]
     proof = "the newest entry of a long session is not the one that was appended last"
-    right = newest == to_spoken([build_message(ids[-1])])
+    right = newest == to_role_content([build_message(ids[-1])])
     context.expect(right, "wrong history", proof, session=session)

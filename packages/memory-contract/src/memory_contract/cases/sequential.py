@@ -16,8 +16,8 @@ from memory_contract.cases.contents import (
     expect_there,
     fail_missing,
     format_value,
-    scribble,
-    to_spoken,
+    overwrite_deeply,
+    to_role_content,
     try_put,
 )
 from memory_contract.cases.workload import append_many, pace
@@ -55,7 +55,7 @@ def workspaces_stay_apart(context: CaseContext) -> None:
             seen = client.get(session)
             proof = f"written on its workspace was {format_value(expected)},"
             proof += f" and it shows {format_value(seen)}"
-            same = to_spoken(seen) == to_spoken(expected)
+            same = to_role_content(seen) == to_role_content(expected)
             context.expect(same, "leak between workspaces", proof, session=session)
 
 
@@ -144,9 +144,9 @@ def _expect_newest(store: Client, session: str, everything: Ids, limit: int) -> 
     store.context.expect(right, "wrong limit", proof, session=session)
 
 
-@case("sequential", catches="memory shared with the caller: a change of a message changes history")
+@case("sequential", catches="aliasing: the caller's change of a message changes history")
 def reads_are_copies(context: CaseContext) -> None:
-    """Change what was handed in and what was handed out, all the way down, and read again."""
+    """Mutate appended and returned messages at every depth, and read again."""
     store, session = context.open(), context.new_session()
     given = build_messages(context.draw_ids("alias"))
     if context.claims("fields"):
@@ -163,16 +163,16 @@ def reads_are_copies(context: CaseContext) -> None:
 def _expect_unchanged(
     store: Client, session: str, before: list[Message], ours: object, what: str
 ) -> None:
-    scribble(ours)
+    overwrite_deeply(ours)
     # The objects that an adapting handle itself passed in or got back, if it exposes them.
-    scribble(getattr(store.handle, "exchanged", None))
+    overwrite_deeply(getattr(store.handle, "exchanged", None))
     # A store that writes late, or never, has another failure.
     expect_there(store, session, before, "a message")
     now = copy.deepcopy(store.get(session))
     fields = [m["metadata"] for m in before if "metadata" in m]
     same = not fields or [m["metadata"] for m in now if "metadata" in m] == fields
     proof = f"the history changed when the caller changed {what}; it is now {format_value(now)}"
-    same = same and to_spoken(now) == to_spoken(before)
+    same = same and to_role_content(now) == to_role_content(before)
     store.context.expect(same, "alias", proof, session=session)
 
 
@@ -211,7 +211,11 @@ def clear_only_this_session(context: CaseContext) -> None:
         context.expect_shown(session, ids, after=f"{cleared} was cleared")
 
 
-@case("sequential", needs=["clear"], catches="a cleared session whose next life is not clean")
+@case(
+    "sequential",
+    needs=["clear"],
+    catches="a cleared session that shows old entries after the next append",
+)
 def clear_then_append(context: CaseContext) -> None:
     """Clear and write again, several times; each time only what came after shows."""
     store, session = context.open(), context.new_session()
@@ -253,9 +257,9 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
     if try_put(store, session, bad, what):
         if len(store.get(session)) <= len(before):
             expect_there(store, session, [*before, *bad], "a batch")
-        seen = to_spoken(store.get(session))[-len(bad) :]
+        seen = to_role_content(store.get(session))[-len(bad) :]
         proof = f"a batch of {len(bad)} was acknowledged, and there came back {format_value(seen)}"
-        context.expect(seen == to_spoken(bad), "torn batch", proof, session=session)
+        context.expect(seen == to_role_content(bad), "torn batch", proof, session=session)
         session, ids = context.new_session(), ()
         refused = ""
     else:
@@ -297,7 +301,7 @@ def reopened_store_remembers(context: CaseContext) -> None:
 
 @case("sequential", catches="deduplication by content: the second yes is dropped")
 def same_words_twice(context: CaseContext) -> None:
-    """Say the same words again, at once, later, in one batch and in another session."""
+    """Append the same text again: at once, later, in one batch and in another session."""
     store, session, other = context.open(), context.new_session(), context.new_session()
     yes, no = build_batch(context, "yes"), build_batch(context, "no")
     batches = [yes, yes, no, yes, [*yes, *yes]]
@@ -307,7 +311,10 @@ def same_words_twice(context: CaseContext) -> None:
         store.put(session, *batch)
     store.put(other, *yes)
     for name, said in ((session, [*chain.from_iterable(batches)]), (other, yes)):
-        seen, expected = to_spoken(store.get(name)), to_spoken(context.keep_newest(said))
+        seen, expected = (
+            to_role_content(store.get(name)),
+            to_role_content(context.keep_newest(said)),
+        )
         words = format_value([content for _, content in seen])
         proof = f"of {len(expected)} messages, some with the same words, {len(seen)} came back: "
         if len(seen) < len(expected):
@@ -385,7 +392,7 @@ def key_of_what_was_cleared(context: CaseContext) -> None:
 
 @case("sequential", needs=["expected"], catches="a writer that overwrites what it never read")
 def stale_version_is_refused(context: CaseContext) -> None:
-    """Append with the version of a read: it lands if nobody wrote since, else it is refused."""
+    """Append with the version of a read: it succeeds if nobody wrote since, or is refused."""
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     ids = store.append(session, expected=store.ask("version", session))
     version = store.ask("version", session)

@@ -186,11 +186,11 @@ def _strike_once(
 
 @case(
     "faults",
-    catches="a write that is sent again because its answer is late, and lands twice",
+    catches="a write that is sent again because its reply is late, and is stored twice",
     tier="server",
 )
 def server_frozen(context: CaseContext) -> None:
-    """Stop the server during an append and let it go on: the append landed once, or not."""
+    """Stop the server during an append and let it go on: the append is stored once, or not."""
     with _use_managed_server(context) as (server, url):
         session = start_session(_open_first(context, url), url)
         store = context.open_in_process(server=url, wait_s=get_patience_s(context))

@@ -70,9 +70,12 @@ def _expect_inside(context: CaseContext, before: set[str], name: str) -> None:
         context.fail("escapes its workspace", f"{proof} that is the store's own")
 
 
-@case("edges", catches="a session that meets another whose name begins alike or joins alike")
+@case(
+    "edges",
+    catches="sessions that collide: one name is a prefix of another, or both form the same key",
+)
 def similar_session_ids(context: CaseContext) -> None:
-    """Write to sessions with names that are nearly one; clear some, and the others stay."""
+    """Write to sessions with similar names; clear some, and the others stay."""
     store = context.open()
     written = _write_each(store, SIMILAR)
     _expect_own(context, written)

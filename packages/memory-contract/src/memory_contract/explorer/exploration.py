@@ -290,20 +290,8 @@ def _describe_meanwhile(calls: Sequence[Operation], since: int, until: int) -> I
 
 def _build_result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:
     outcome = attempt.outcome
-    context = outcome.context
     why = " and ".join(attempt.inexact) if outcome.verdict != "NOT CLAIMED" else ""
-    return CaseResult(
-        gate=case.gate,
-        case=case.name,
-        mode="tasks",
-        verdict=outcome.verdict,
-        reason=outcome.reason,
-        failures=outcome.failures,
-        seed=seed,
-        history=tuple(context.history) if context is not None else (),
-        notes=(
-            *((f"{case.name}: schedules are not exact: {why}",) if why else ()),
-            *outcome.stacks,
-        ),
-        schedule=schedule,
-    )
+    inexact = (f"{case.name}: schedules are not exact: {why}",) if why else ()
+    result = outcome.to_result(case, "tasks", seed)
+    # What a round notes beside is the same for every schedule.
+    return replace(result, notes=(*inexact, *outcome.stacks), schedule=schedule)

@@ -28,7 +28,7 @@ class _Round:
     name: str = ""
     began_ns: int = 0
     # What the client receives instead of the server's reply.
-    hears: bytes = b""
+    forged: bytes = b""
     # Whether the server gets the requests, and whether the connection ends with the reply.
     asked: bool = True
     closes: bool = False
@@ -116,8 +116,8 @@ class ProxiedConnection:
         if request.answer:
             _write(client, request.answer)
         raw: bytes | None = request.raw
-        if request.hears:
-            self._round().hears = request.hears
+        if request.forged:
+            self._round().forged = request.forged
         if request.name:
             self._asked += 1
             fault = self._fault_queue.match(request.name, chatter=request.chatter)
@@ -150,7 +150,7 @@ class ProxiedConnection:
         if fault.what != "answer":
             return request.raw
         refusal = self._wire.build_refusal(request, fault.reply)
-        here.hears, here.closes = refusal.said, refusal.closes
+        here.forged, here.closes = refusal.error, refusal.closes
         here.asked = refusal.forward is not None
         return refusal.forward
 
@@ -174,7 +174,7 @@ class ProxiedConnection:
         if reply.aside or here is None or here.over:
             _write(client, reply.raw)
         else:
-            here.held += self._wire.rewrite_reply(reply, here.hears) if here.hears else reply.raw
+            here.held += self._wire.rewrite_reply(reply, here.forged) if here.forged else reply.raw
             # A client that did not end the round waits for what is completed so far. One that did
             # learns only at its end that everything is committed.
             waits = self._asking == self._answering
@@ -196,7 +196,7 @@ class ProxiedConnection:
                 return
             del self._rounds[self._answering]
             self._answering += 1
-            here.held = here.hears
+            here.held = here.forged
             await self._deliver(here, client)
 
     async def _deliver(self, here: _Round, client: asyncio.StreamWriter) -> None:

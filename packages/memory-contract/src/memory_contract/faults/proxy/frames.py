@@ -24,7 +24,7 @@ class Request:
     # What the proxy answers itself, at once.
     answer: bytes = b""
     # What the client receives instead of the reply.
-    hears: bytes = b""
+    forged: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Refusal:
     refused; None for nothing. `closes` says that the connection ends with it.
     """
 
-    said: bytes
+    error: bytes
     forward: bytes | None = None
     closes: bool = False
 
@@ -66,5 +66,5 @@ class Wire(Protocol):
     def build_refusal(self, request: Request, reply: str) -> Refusal:
         """How to refuse a request."""
 
-    def rewrite_reply(self, reply: Reply, said: bytes) -> bytes:
+    def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:
         """What a client receives of a reply in a round that was refused."""

@@ -96,18 +96,18 @@ class PostgresWire:
     def build_refusal(self, request: Request, reply: str) -> Refusal:
         """An error with this SQLSTATE, in the place of one that the server really raises."""
         fatal = reply in _FATAL
-        said = _build_error(reply, "FATAL" if fatal else "ERROR")
+        error = _build_error(reply, "FATAL" if fatal else "ERROR")
         if fatal:
-            return Refusal(said=said, closes=True)
+            return Refusal(error=error, closes=True)
         if request.raw[:1] == b"Q":
             forward = _pack(b"Q", b"EXECUTE " + _NOBODY + b"\0")
         else:
             forward = _pack(b"B", b"\0" + _NOBODY + b"\0" + b"\0" * 6)
-        return Refusal(said=said, forward=forward)
+        return Refusal(error=error, forward=forward)
 
-    def rewrite_reply(self, reply: Reply, said: bytes) -> bytes:
+    def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:
         """Its error; what stands around it is as true as before."""
-        return said if reply.raw[:1] == b"E" else reply.raw
+        return error if reply.raw[:1] == b"E" else reply.raw
 
 
 def _find_message(data: bytes, head: int) -> bytes | None:

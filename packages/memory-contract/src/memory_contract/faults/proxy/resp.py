@@ -59,7 +59,7 @@ class RespWire:
         if name in ("EXEC", "DISCARD"):
             doomed, self._in_multi, self._doomed = self._doomed, False, False
             if doomed and name == "EXEC":
-                return Request(raw=_DISCARD, name=name, ends=True, hears=_build_error(_ABORTED))
+                return Request(raw=_DISCARD, name=name, ends=True, forged=_build_error(_ABORTED))
         elif name == "MULTI":
             self._in_multi = True
         return Request(raw=raw, name=name, chatter=name in _CHATTER, ends=True)
@@ -76,13 +76,13 @@ class RespWire:
         """An error; a transaction is given up as the server would give it up."""
         text = f"MOVED 0 {self._place}" if reply == "MOVED" else REPLIES.get(reply, reply)
         if request.name == "EXEC":
-            return Refusal(said=_build_error(text), forward=_DISCARD)
+            return Refusal(error=_build_error(text), forward=_DISCARD)
         self._doomed = self._in_multi
-        return Refusal(said=_build_error(text))
+        return Refusal(error=_build_error(text))
 
-    def rewrite_reply(self, reply: Reply, said: bytes) -> bytes:  # noqa: ARG002 (the protocol's)
+    def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:  # noqa: ARG002 (the protocol's)
         """All of it."""
-        return said
+        return error
 
 
 def _build_error(text: str) -> bytes:

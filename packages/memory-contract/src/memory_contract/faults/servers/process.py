@@ -82,10 +82,10 @@ class ServerProcess:
         while not (self.running and is_listening(self.pid, self.port) and self._ready()):
             if not self.running or time.monotonic() > deadline:
                 self.kill()
-                raise ServerError(f"{self._arguments[0]} did not start: {self.last_words()}")
+                raise ServerError(f"{self._arguments[0]} did not start: {self.read_log_tail()}")
             time.sleep(LOOK_AGAIN_S)
 
-    def last_words(self) -> str:
+    def read_log_tail(self) -> str:
         """The end of its log."""
         said = self._log.read_text("utf-8", errors="replace").splitlines()
         return " / ".join(said[-_LAST_LINES:])
