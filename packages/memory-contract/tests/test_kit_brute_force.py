@@ -245,3 +245,13 @@ def test_what_may_flicker_is_not_accused_beside_a_change_either():
     ]
     assert isinstance(judge(history), Ok)
     assert isinstance(judge(history, flicker=True), Violated)
+
+
+def test_a_snapshot_that_was_used_is_there_although_nobody_acknowledged_it():
+    history = [
+        replace(op("snapshot", 0, 0, snapshot="x"), outcome="info"),
+        op("rollback", 1, 1, snapshot="x"),
+        replace(op("rollback", 2, 2, snapshot="x", value=NOT_FOUND), outcome="fail"),
+    ]
+    assert not is_legal(history)
+    assert isinstance(judge(history), Violated)

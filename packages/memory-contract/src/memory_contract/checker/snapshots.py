@@ -31,17 +31,24 @@ def check_snapshots(session: SessionHistory, removals: Removals) -> list[Anomaly
 
 
 def _find_lost(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
+    used = [event.op for event in removals.rollbacks if event.sure]
+    used += [op for _, _, op in session.contents]
     for op in session.refused:
         if op.value != NOT_FOUND:
             continue
         for event in removals.snapshots.get(op.snapshot or "", ()):
             gone = any(e.within(event.lo, op.complete_ns or 0) for e in session.of("expire"))
-            if event.sure and event.hi < op.invoke_ns and not gone:
+            # It was there for certain if it was acknowledged, or used, before.
+            known = [event.op] if event.sure else []
+            known += [each for each in used if each.snapshot == op.snapshot]
+            before = [each for each in known if (each.complete_ns or 0) < op.invoke_ns]
+            if before and not gone:
                 proof = (
-                    f"snapshot {op.snapshot} was acknowledged to {event.op.worker}, "
-                    f"and {op.worker} was told that there is none."
+                    f"the {before[0].op} of snapshot {op.snapshot} was acknowledged to "
+                    f"{before[0].worker}, and {op.worker} was told that there is none."
                 )
-                yield Anomaly("lost snapshot", session.name, (), (event.op, op), proof)
+                witness = tuple(dict.fromkeys((event.op, before[0], op)))
+                yield Anomaly("lost snapshot", session.name, (), witness, proof)
                 break
 
 
