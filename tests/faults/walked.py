@@ -11,7 +11,9 @@ import apsw
 
 import indelible
 from indelible import ChatMessage
+from indelible.core.verbs import VERBS, VerbKind
 from memory_contract.handles import Loop
+from tests.support.verbs import CALLS
 
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {
@@ -53,53 +55,119 @@ class Settled:
         return lambda *args, **options: self._loop.settle(method(*args, **options))
 
 
-def _forgotten_and_imported(store: Any, session: str, _: str, file: Path) -> None:
-    store.forget(session)
-    store.import_(file)
-
-
 # Where the memory of a prepared session is.
 MEMORY_AT = 7
 
-# What is done to a session, by the verb that does it. With a key where there is one, so that it may
-# be done again.
-DOES: dict[str, tuple[str, Callable[[Any, str, str, Path], Any]]] = {
-    "append": ("add_message", lambda store, s, *_: store.add_message(s, "user", "new")),
-    "append with a key": (
+Do = Callable[[Any, str, str, Path], Any]
+# With a store, a session, the file for its export, and the file of the store.
+Prepare = Callable[[Any, str, Path, str], Any]
+
+
+@dataclass(frozen=True)
+class WalkedVerb:
+    """What is done to a session, with a key where there is one, so that it may be done again."""
+
+    verb: str
+    do: Do
+    # What it needs beside what every session has.
+    prepare: Prepare = lambda *_: None
+    # Whether doing it again, without a key, does it twice.
+    doubles: bool = False
+    # Whether it works on all sessions: the more there are, the more calls it makes.
+    whole_store: bool = False
+    # Whether it is also walked by async drivers and on a cluster in an everyday run.
+    everywhere: bool = False
+    # Whether only SQLite can be prepared for it, or has something to do.
+    only_sqlite: bool = False
+
+
+def _remember(store: Any, session: str, *_: Any) -> None:
+    store.remember(session, "old", id="m")
+
+
+def _export_and_forget(store: Any, session: str, export: Path, _: str) -> None:
+    store.export(export, session)
+    store.forget(session)
+
+
+DOES: dict[str, WalkedVerb] = {
+    "append": WalkedVerb(
+        "add_message", lambda store, s, *_: store.add_message(s, "user", "new"), doubles=True
+    ),
+    "append with a key": WalkedVerb(
         "add_message",
         lambda store, s, *_: store.add_message(s, "user", "new", key="new"),
+        everywhere=True,
     ),
-    "batch": (
+    "batch": WalkedVerb(
         "add_messages",
         lambda store, s, *_: store.add_messages(s, [_message(n) for n in range(5)], key="b"),
+        everywhere=True,
     ),
-    "first append": (
-        "save_context",
-        lambda store, s, *_: store.save_context(f"{s}-new", "hi", "hi", key="hi"),
+    "first append": WalkedVerb(
+        "save_context", lambda store, s, *_: store.save_context(f"{s}-new", "hi", "hi", key="hi")
     ),
-    "remember": (
+    "remember": WalkedVerb(
         "remember",
         lambda store, s, *_: store.remember(s, "new", id="m", expected=MEMORY_AT, key="new"),
+        _remember,
     ),
-    "erase memory": ("erase_memory", lambda store, s, *_: store.erase_memory(s, "m")),
-    "trim": ("trim", lambda store, s, *_: store.trim(s, keep_last=2, key="trim")),
-    "hide": ("hide", lambda store, s, *_: store.hide(s, [6], key="hide")),
-    "clear": ("clear", lambda store, s, *_: store.clear(s, key="clear")),
-    "snapshot": ("save_snapshot", lambda store, s, *_: store.save_snapshot(s)),
-    "delete snapshot": ("delete_snapshot", lambda store, s, at, _: store.delete_snapshot(s, at)),
-    "rollback": (
+    "erase memory": WalkedVerb(
+        "erase_memory", lambda store, s, *_: store.erase_memory(s, "m"), _remember
+    ),
+    "trim": WalkedVerb("trim", lambda store, s, *_: store.trim(s, keep_last=2, key="trim")),
+    "hide": WalkedVerb("hide", lambda store, s, *_: store.hide(s, [6], key="hide")),
+    "clear": WalkedVerb("clear", lambda store, s, *_: store.clear(s, key="clear")),
+    "snapshot": WalkedVerb(
+        "save_snapshot", lambda store, s, *_: store.save_snapshot(s), doubles=True
+    ),
+    "delete snapshot": WalkedVerb(
+        "delete_snapshot", lambda store, s, at, _: store.delete_snapshot(s, at)
+    ),
+    "rollback": WalkedVerb(
         "rollback_to_snapshot",
         lambda store, s, at, _: store.rollback_to_snapshot(s, at, key="back"),
+        everywhere=True,
     ),
-    "undo": ("undo", lambda store, s, *_: store.undo(s, key="undo")),
-    "redo": ("redo", lambda store, s, *_: store.redo(s, key="redo")),
-    "fork": ("fork", lambda store, s, *_: store.fork(s, f"{s}-fork")),
-    "metadata": ("set_metadata", lambda store, s, *_: store.set_metadata(s, {"mood": "calm"})),
-    "vacuum": ("vacuum", lambda store, s, *_: store.vacuum(session_id=s, undo_window=0)),
-    "reindex": ("reindex", lambda store, *_: store.reindex(rebuild=True)),
-    "forget": ("forget", lambda store, s, *_: store.forget(s)),
-    "import": ("import_", _forgotten_and_imported),
-    "repair": ("repair", lambda store, s, *_: store.repair(s)),
+    "undo": WalkedVerb("undo", lambda store, s, *_: store.undo(s, key="undo")),
+    "redo": WalkedVerb(
+        "redo",
+        lambda store, s, *_: store.redo(s, key="redo"),
+        lambda store, s, *_: store.undo(s),
+    ),
+    "fork": WalkedVerb("fork", lambda store, s, *_: store.fork(s, f"{s}-fork"), everywhere=True),
+    "metadata": WalkedVerb(
+        "set_metadata", lambda store, s, *_: store.set_metadata(s, {"mood": "calm"})
+    ),
+    "vacuum": WalkedVerb("vacuum", lambda store, s, *_: store.vacuum(session_id=s, undo_window=0)),
+    "reindex": WalkedVerb(
+        "reindex",
+        lambda store, *_: store.reindex(rebuild=True),
+        whole_store=True,
+        only_sqlite=True,
+    ),
+    "forget": WalkedVerb("forget", lambda store, s, *_: store.forget(s), everywhere=True),
+    "import": WalkedVerb(
+        "import_", lambda store, _, __, export: store.import_(export), _export_and_forget
+    ),
+    "repair": WalkedVerb(
+        "repair",
+        lambda store, s, *_: store.repair(s),
+        lambda _, s, __, file: _damage(file, s),
+        only_sqlite=True,
+    ),
+}
+# Every other verb that writes, by the call that tests share.
+DOES |= {
+    verb.name: WalkedVerb(
+        verb.name,
+        lambda store, s, at, _, call=CALLS[verb.name]: call(store, s, at),
+        doubles=verb.kind is VerbKind.APPEND,
+        whole_store=not verb.session_first,
+        only_sqlite=True,
+    )
+    for verb in VERBS.values()
+    if verb.writes and verb.name not in {each.verb for each in DOES.values()}
 }
 
 
@@ -125,20 +193,12 @@ class Walked:
         snapshot: str = store.save_snapshot(session, label="kept").id
         store.trim(session, keep_last=3)
         store.add_message(session, "user", "on")
-        if verb in ("remember", "erase memory"):
-            store.remember(session, "old", id="m")
-        if verb == "redo":
-            store.undo(session)
-        if verb == "import":
-            store.export(self._workspace / f"{session}.jsonl", session)
-        if verb == "repair":
-            _damage(self._file, session)
+        DOES[verb].prepare(store, session, self._workspace / f"{session}.jsonl", self._file)
         return snapshot
 
     def do(self, verb: str, session: str, snapshot: str) -> None:
         """One verb."""
-        _, do = DOES[verb]
-        do(self._store, session, snapshot, self._workspace / f"{session}.jsonl")
+        DOES[verb].do(self._store, session, snapshot, self._workspace / f"{session}.jsonl")
 
     def shows(self, session: str) -> list[Any]:
         """All that a caller can see of a session, and of those that its verbs make."""

@@ -69,7 +69,9 @@ def _with_embedder(store):
     def embed(text):
         return [float(len(text))]
 
-    store._settings = dataclasses.replace(store._settings, embedder=to_embedder(embed))
+    # An async store may have a blocking face.
+    own = vars(store).get("_store", store)
+    own._settings = dataclasses.replace(own._settings, embedder=to_embedder(embed))
     return store
 
 
@@ -93,7 +95,24 @@ def _export_empty_session() -> str:
 EMPTY_SESSION = _export_empty_session()
 
 
+def prepare_session(store, session, verb):
+    """Begin a session on which a call of this verb works; return a snapshot of it."""
+    store.add_messages(session, [{"role": "user", "content": "hi"}] * 2)
+    at = store.save_snapshot(session).id
+    store.clear(session)
+    if verb == "redo":
+        store.undo(session)
+    return at
+
+
 def every_verb(store):
+    """Call every verb, many of them with what they should return."""
+    _every_verb_of_sessions(store)
+    for verb, call in CALLS.items():
+        call(store, f"{verb}-s", prepare_session(store, f"{verb}-s", verb))
+
+
+def _every_verb_of_sessions(store):
     for n in range(8):
         store.add_message("s", "user", f"message {n}", key=f"k{n}")
     store.add_message("s", "user", "message 0", key="k0")

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from indelible.cli.phrases import escape_text, format_count
 from indelible.cli.suggestions import remove_secrets, suggest_command
 from indelible.core.redaction import redact
-from indelible.core.verbs import VERBS
 from indelible.errors import (
     BusyError,
     ConflictError,
@@ -27,13 +26,14 @@ WRONG_DATA = 1
 WRONG_USAGE = 2
 NO_ENGINE = 4
 
-# Commands that are named differently from the verb that they call.
-VERB_NAMES = {"append": "add_message", "rollback": "rollback_to_snapshot", "import": "import_"}
 
+def report_error(error: MemoryStoreError, arguments: Sequence[str], *, takes_key: bool) -> int:
+    """Print what happened to the data and what to do next; return the exit code.
 
-def report_error(error: MemoryStoreError, arguments: Sequence[str]) -> int:
-    """Print what happened to the data and what to do next; return the exit code."""
-    sys.stderr.write(f"Error: {escape_text(redact(explain(error, arguments)))}\n")
+    `takes_key` says whether the command has the option --key.
+    """
+    text = explain(error, arguments, takes_key=takes_key)
+    sys.stderr.write(f"Error: {escape_text(redact(text))}\n")
     return get_exit_code(error)
 
 
@@ -44,12 +44,12 @@ def get_exit_code(error: MemoryStoreError) -> int:
     return NO_ENGINE if isinstance(error, MemoryStoreBackendError) else WRONG_DATA
 
 
-def explain(error: MemoryStoreError, arguments: Sequence[str]) -> str:
+def explain(error: MemoryStoreError, arguments: Sequence[str], *, takes_key: bool) -> str:
     """Return the error's message with the next step, as a command to run."""
     session = error.details.get("session")
     name = str(session) if session else "SESSION"
     if isinstance(error, OutcomeUnknownError):
-        return f"{_to_sentence(error)} {_suggest_retry(error, arguments)}"
+        return f"{_to_sentence(error)} {_suggest_retry(error, arguments, takes_key=takes_key)}"
     if isinstance(error, ConflictError) and error.details.get("reason") == "hidden":
         return (
             f"Was there already, at position {error.position}, and was hidden since: nothing was"
@@ -89,12 +89,13 @@ def _suggest_next_step(error: MemoryStoreError) -> list[str]:
     return steps
 
 
-def _suggest_retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
+def _suggest_retry(
+    error: OutcomeUnknownError, arguments: Sequence[str], *, takes_key: bool
+) -> str:
     key = error.details.get("key")
     arguments = [remove_secrets(each) for each in arguments]
     command, *rest = arguments
-    verb = VERBS.get(VERB_NAMES.get(command, command))
-    if key is None or verb is None or not verb.keyed:
+    if key is None or not takes_key:
         again = shlex.join(["indelible", *arguments])
         return f"See what is there with `{suggest_command('sessions')}`, then run it again: {again}"
     if not any(each == "--key" or each.startswith("--key=") for each in rest):

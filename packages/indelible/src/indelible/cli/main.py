@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 import indelible
 from indelible.cli import (
@@ -261,6 +262,13 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     sys.stderr.write(f"Warning: {escape_name(redact(str(message)))}\n")
 
 
+def has_option(command: str, option: str) -> bool:
+    """Return whether a command has an option."""
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return any(option in parameter.opts for parameter in group.commands[command].params)
+
+
 def run() -> None:
     """Run the command line; errors are printed as a sentence, with an exit code."""
     warnings.showwarning = _show_warning
@@ -269,7 +277,9 @@ def run() -> None:
     except MemoryStoreError as error:
         from indelible.cli import exit_codes  # noqa: PLC0415 (errors are rare)
 
-        sys.exit(exit_codes.report_error(error, sys.argv[1:]))
+        arguments = sys.argv[1:]
+        takes_key = has_option(arguments[0], "--key")
+        sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
     finally:
         if note := suggestions.get_password_note():
             sys.stderr.write(f"{note}\n")

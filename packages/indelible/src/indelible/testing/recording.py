@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
-from indelible.core.verbs import VERBS
+from indelible.core.verbs import VERBS, StoreVerb, VerbKind
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import Hasher
@@ -119,7 +119,6 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
             lambda session_id: CallRecord("read", session_id, turns=True), record_turns
         ),
         "trim": MethodSpec(_unless_dry_run(_trim_last)),
-        "hide": MethodSpec(_unless_dry_run(_hide)),
         "clear": MethodSpec(_unless_dry_run(describe_change("clear"))),
         "clear_all": MethodSpec(lambda: CallRecord("clear", "", every=True)),
         "undo": MethodSpec(_unless_dry_run(describe_change("undo"))),
@@ -134,16 +133,20 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         "vacuum": MethodSpec(describe_session_call),
     }
     return {
-        name: replace(
-            described.get(name)
-            or MethodSpec(describe_session_call if verb.session_first else describe_store_call),
-            removes=verb.removes,
-        )
+        name: replace(described.get(name) or _describe_verb(verb), removes=verb.removes)
         for name, verb in VERBS.items()
     }
 
 
-def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
+def _describe_verb(verb: StoreVerb) -> MethodSpec:
+    """Describe a verb that the table above does not have."""
+    if not verb.session_first:
+        return MethodSpec(describe_store_call)
+    hides = verb.kind is VerbKind.VIEW_CHANGE
+    return MethodSpec(_unless_dry_run(_hide_some) if hides else describe_session_call)
+
+
+def _hide_some(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
     # The trace has no positions, so any message may be missing.
     return CallRecord("trim", session_id, keep=0, key=key, unsure=True)
 
