@@ -651,8 +651,8 @@ class MemoryStore:
         back.
         """
         return self._run(
-            view_changes.undo(
-                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            view_changes.reverse(
+                self._settings, session_id, "undo", dry_run=dry_run, key=key, expected=expected
             )
         )
 
@@ -669,8 +669,8 @@ class MemoryStore:
         Appends do not stand in the way, and stay visible. Calling it again redoes the undo before.
         """
         return self._run(
-            view_changes.redo(
-                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            view_changes.reverse(
+                self._settings, session_id, "redo", dry_run=dry_run, key=key, expected=expected
             )
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,10 @@ from indelible.cli.output import show_progress, to_plain
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
 from indelible.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from indelible.adapters.langchain_import import ImportReport
+    from indelible.adapters.langgraph_import import ThreadImportReport
 
 # LangChain's own names, as its histories use them by default.
 TABLE = "message_store"
@@ -93,18 +97,9 @@ def import_langchain(
         confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
     with _open_target(call, dry_run=dry_run) as store, show_progress("Importing") as tell:
         report = langchain_import.import_histories(store, found, dry_run=dry_run, progress=tell)
-    if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
-        for name in map(phrases.escape_name, report.differ):
-            call.out.say(f"error: {name}: it is there already, and differs; it was left as it is")
-        verb = "Would import" if dry_run else "Imported"
-        counts = phrases.format_count(report.sessions, "session")
-        call.out.say(f"{verb} {counts} with {phrases.format_count(report.messages, 'message')}.")
-        if report.equal:
-            call.out.say(
-                f"{phrases.format_count(report.equal, 'session')} already there, and equal."
-            )
-    if not report.ok:
-        raise typer.Exit(WRONG_DATA)
+    parts = phrases.format_count(report.messages, "message")
+    why = "it is there already, and differs"
+    _print_report(call, report, (report.sessions, "session"), parts, why)
 
 
 @on_store(creates=True)
@@ -141,17 +136,27 @@ def import_langgraph(
         report = langgraph_import.import_threads(
             IndelibleSaver(store), found, dry_run=dry_run, progress=tell
         )
+    parts = phrases.format_count(report.checkpoints, "checkpoint")
+    why = "it has other checkpoints already"
+    _print_report(call, report, (report.threads, "thread"), parts, why)
+
+
+def _print_report(
+    call: CommandContext,
+    report: ImportReport | ThreadImportReport,
+    imported: tuple[int, str],
+    parts: str,
+    why_differ: str,
+) -> None:
+    """Print what an import has done, and exit 1 if something of the source was left out."""
     if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
         for name in map(phrases.escape_name, report.differ):
-            call.out.say(f"error: {name}: it has other checkpoints already; it was left as it is")
-        verb = "Would import" if dry_run else "Imported"
-        counts = phrases.format_count(report.threads, "thread")
-        made = phrases.format_count(report.checkpoints, "checkpoint")
-        call.out.say(f"{verb} {counts} with {made}.")
+            call.out.say(f"error: {name}: {why_differ}; it was left as it is")
+        verb = "Would import" if report.dry_run else "Imported"
+        call.out.say(f"{verb} {phrases.format_count(*imported)} with {parts}.")
         if report.equal:
-            call.out.say(
-                f"{phrases.format_count(report.equal, 'thread')} already there, and equal."
-            )
+            equal = phrases.format_count(report.equal, imported[1])
+            call.out.say(f"{equal} already there, and equal.")
     if not report.ok:
         raise typer.Exit(WRONG_DATA)
 

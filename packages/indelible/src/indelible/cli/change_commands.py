@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -109,31 +110,23 @@ def rollback(
     key: Key = None,
 ) -> None:
     """Show exactly what a snapshot holds. Every snapshot stays, and undo takes it back."""
-    if dry_run or not yes:
-        change = call.store.rollback_to_snapshot(session, snapshot, dry_run=True)
-        if dry_run:
-            _print_preview(call, change)
-            return
-        _confirm(change, f"Rolling back {session!r} to {snapshot}", yes=yes)
-    _print_result(call, call.store.rollback_to_snapshot(session, snapshot, key=key))
+    change = partial(call.store.rollback_to_snapshot, session, snapshot)
+    action = f"Rolling back {session!r} to {snapshot}"
+    _run_change(call, change, action, key=key, yes=yes, dry_run=dry_run)
 
 
 @on_store()
 def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
     """Take back the newest rollback, trim, hide or clear. Again goes one further back."""
-    if not yes:
-        change = call.store.undo(session, dry_run=True)
-        _confirm(change, f"Undoing the newest change of {session!r}", yes=yes)
-    _print_result(call, call.store.undo(session, key=key))
+    change = partial(call.store.undo, session)
+    _run_change(call, change, f"Undoing the newest change of {session!r}", key=key, yes=yes)
 
 
 @on_store()
 def redo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
     """Make the change again that the newest undo took back, if nothing else changed since."""
-    if not yes:
-        change = call.store.redo(session, dry_run=True)
-        _confirm(change, f"Redoing it in {session!r}", yes=yes)
-    _print_result(call, call.store.redo(session, key=key))
+    change = partial(call.store.redo, session)
+    _run_change(call, change, f"Redoing it in {session!r}", key=key, yes=yes)
 
 
 @on_store()
@@ -168,7 +161,7 @@ def trim(
     if sum(rule is not None for rule in (keep_last, max_tokens, before)) != 1:
         raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
     call.require_session(session)
-    trim = partial(
+    change = partial(
         call.store.trim,
         session,
         keep_last=keep_last,
@@ -176,13 +169,7 @@ def trim(
         before=before,
         align=None if any_start else "user",
     )
-    if dry_run or not yes:
-        change = trim(dry_run=True)
-        if dry_run:
-            _print_preview(call, change)
-            return
-        _confirm(change, f"Trimming session {session!r}", yes=yes)
-    _print_result(call, trim(key=key))
+    _run_change(call, change, f"Trimming session {session!r}", key=key, yes=yes, dry_run=dry_run)
 
 
 @on_store()
@@ -196,13 +183,8 @@ def clear(
 ) -> None:
     """Hide all entries of a session. Snapshots stay, and undo brings the entries back."""
     call.require_session(session)
-    if dry_run or not yes:
-        change = call.store.clear(session, dry_run=True)
-        if dry_run:
-            _print_preview(call, change)
-            return
-        _confirm(change, f"Clearing {session!r}", yes=yes)
-    _print_result(call, call.store.clear(session, key=key))
+    change = partial(call.store.clear, session)
+    _run_change(call, change, f"Clearing {session!r}", key=key, yes=yes, dry_run=dry_run)
 
 
 @on_store()
@@ -225,18 +207,28 @@ def fork(
         call.out.say(f"Session {new!r} holds {phrases.format_entry_count(made.entries)}.")
 
 
-def _confirm(change: ViewChange, action: str, *, yes: bool) -> None:
-    """Ask before a change that hides or brings back entries."""
-    if change.dropped or change.restored:
-        confirm(f"{action} {_describe_effect(change)}.", yes=yes)
+def _run_change(
+    call: CommandContext,
+    make_change: Callable[..., ViewChange],
+    action: str,
+    *,
+    key: str | None,
+    yes: bool,
+    dry_run: bool = False,
+) -> None:
+    """Change the view, after asking if it hides or brings back entries; or say what would happen.
 
-
-def _print_preview(call: CommandContext, change: ViewChange) -> None:
-    if not call.out.print_json(change):
-        call.out.say(f"This {_describe_effect(change)}. Nothing was changed.")
-
-
-def _print_result(call: CommandContext, change: ViewChange) -> None:
+    `action` is what the question begins with.
+    """
+    if dry_run or not yes:
+        preview = make_change(dry_run=True)
+        if dry_run:
+            if not call.out.print_json(preview):
+                call.out.say(f"This {_describe_effect(preview)}. Nothing was changed.")
+            return
+        if preview.dropped or preview.restored:
+            confirm(f"{action} {_describe_effect(preview)}.", yes=yes)
+    change = make_change(key=key)
     if call.out.print_json(change):
         return
     done = "had already" if change.replayed else "has"

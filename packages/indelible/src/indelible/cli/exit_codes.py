@@ -89,9 +89,7 @@ def _suggest_next_step(error: MemoryStoreError) -> list[str]:
     return steps
 
 
-def _suggest_retry(
-    error: OutcomeUnknownError, arguments: Sequence[str], *, takes_key: bool
-) -> str:
+def _suggest_retry(error: OutcomeUnknownError, arguments: Sequence[str], *, takes_key: bool) -> str:
     key = error.details.get("key")
     arguments = [remove_secrets(each) for each in arguments]
     command, *rest = arguments

@@ -29,7 +29,7 @@ from indelible.core.limits import (
     ROLE_CHARS_MAX,
     TTL_S_MAX,
 )
-from indelible.core.operations import Draft, StoredEntry, tuple_new
+from indelible.core.operations import Draft, LogRow, StoredEntry, tuple_new
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     KIND_OF,
@@ -158,6 +158,13 @@ def decode(
         raise _build_corrupt_error(
             session, position, "its body is not a " + kind, envelope
         ) from exc
+
+
+def decode_row(row: StoredEntry | LogRow, *, session: str) -> Value:
+    """Decode the entry of a row, or raise a `CorruptEntryError`."""
+    return decode(
+        row.kind, row.envelope, session=session, position=row.position, content=row.content
+    )
 
 
 def decode_all(rows: Iterable[StoredEntry], *, session: str) -> list[Value]:

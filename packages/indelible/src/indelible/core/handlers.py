@@ -419,7 +419,7 @@ async def read_log(tx: Transaction, op: ReadLog) -> LogPage:
 async def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     """Read kinds, sizes and tool call ids of the visible entries."""
     row, head = await _load_session(tx, op.session)
-    extents = view.freeze(head.view, head.end)
+    extents = head.visible
     if row is None or not extents:
         return SessionOutline(head, ())
     entries = await tx.read_outlines(row, extents)
@@ -529,7 +529,7 @@ async def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
         if earlier is not None:
             await tx.sync(row)
             return earlier
-    rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
+    rules.refuse_too_many_extents(op.session, head.visible)
     record = SnapshotRecord(op.id, op.label, await tx.now_ms(), head.view, head.end)
     await tx.insert_snapshot(row, record)
     return record

@@ -24,7 +24,7 @@ from indelible.core.filters import Filter
 from indelible.core.plan import Operation
 from indelible.core.ranking import Statistics
 from indelible.model import Kind, Risk, Status
-from indelible.view import Extents, View
+from indelible.view import Extents, View, freeze
 
 # Builds a named tuple without its Python constructor, for code that builds one per entry.
 tuple_new = tuple.__new__
@@ -115,6 +115,16 @@ class Head:
     forked_from: str | None = None
     # How often a vacuum removed entries of this session.
     vacuums: int = 0
+
+    @property
+    def visible(self) -> Extents:
+        """The visible positions."""
+        return freeze(self.view, self.end)
+
+    def freeze(self, extents: Extents | None = None) -> FrozenView:
+        """Return the state of what is visible, or of other positions, for later reads."""
+        shown = self.visible if extents is None else extents
+        return FrozenView(self.life, shown, self.version, self.vacuums)
 
 
 @dataclass(slots=True)

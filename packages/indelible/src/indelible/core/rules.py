@@ -190,7 +190,7 @@ def find_reachable(
     records, lines = list(snapshots), list(journal)
     for what in find_views_outside(head, records, lines):
         raise FormatError(f"{what}; nothing was removed. Run verify for details.")
-    found = list(freeze(head.view, head.end))
+    found = list(head.visible)
     for record in records:
         found += freeze(record.view, record.end)
     for line in lines:
@@ -373,7 +373,7 @@ def build_journal_line(op: ChangeView, head: Head, now_ms: int) -> JournalLine:
 def choose_frozen_view(session: str, asked: FrozenView | None, head: Head) -> FrozenView:
     """Return the state to read: the one that a cursor names, if it still exists, or the latest."""
     if asked is None:
-        return FrozenView(head.life, freeze(head.view, head.end), head.version, head.vacuums)
+        return head.freeze()
     if head.status is not Status.ACTIVE or asked.life != head.life:
         raise build_gone_error(session)
     extents = asked.extents

@@ -118,7 +118,7 @@ def _build_document(name: str, status: Status, head: Head | None) -> dict[str, o
     document |= {field: to_datetime(at) for field, at in times.items() if at is not None}
     if head.forked_from is not None:
         document["forked_from"] = head.forked_from
-    entries = view.count(view.freeze(head.view, head.end))
+    entries = view.count(head.visible)
     logged, metadata = head.end - head.born, parse_metadata(name, head)
     return document | {"entries": entries, "logged": logged, "metadata": metadata}
 

@@ -15,7 +15,6 @@ from indelible.core.codec import encode
 from indelible.core.limits import ITEM_PAGE, ITEMS_FIRST, LOG_ENTRIES_MAX
 from indelible.core.operations import (
     FindItems,
-    FrozenView,
     Head,
     ItemPlace,
     Read,
@@ -48,7 +47,7 @@ def find_records(
     while True:
         page = yield from perform(FindItems(session, after, size))
         head = head or page.head
-        shown = view.freeze(page.head.view, page.head.end)
+        shown = page.head.visible
         for place in page.places:
             if place.item > last or len(places) == limit:
                 return FoundRecords(head, places)
@@ -65,7 +64,7 @@ def read_thread(
     """Read records and values; one that is missing or damaged is an error."""
     if not extents:
         return {}
-    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
+    frozen = head.freeze(extents)
     found = yield from perform(Read(session, frozen))
     return {
         entry.position: entry.value

@@ -125,7 +125,7 @@ def read_timeline(
     snapshots = yield from perform(ReadSnapshots(session))
     head = journal.head
     end = head.end if before is None else min(before, head.end)
-    shown = view.freeze(head.view, head.end)
+    shown = head.visible
     undone = find_undone(journal.lines)
     newest = find_undoable(journal.lines)
     changes = {line.key: _build_change(line, undone) for line in journal.lines}

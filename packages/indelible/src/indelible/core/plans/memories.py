@@ -7,10 +7,11 @@ retracted by appending a version that says so. What is rolled back, trimmed or e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import JsonValue
 
@@ -34,7 +35,6 @@ from indelible.core.operations import (
     Draft,
     EraseItem,
     FindItems,
-    FrozenView,
     Head,
     ItemGuard,
     ItemPlace,
@@ -70,6 +70,7 @@ from indelible.model import (
 from indelible.view import Extents
 
 Collection = str | tuple[str, ...]
+T = TypeVar("T")
 
 # How often a state is read again that a vacuum removed meanwhile.
 _ATTEMPTS_MAX: Final = 5
@@ -243,27 +244,23 @@ def refresh_ttl(
     names = [_check_id(memory_id) for memory_id in memory_ids]
     refreshed: list[Memory] = []
     for name in dict.fromkeys(names):
-        for attempt in range(_ATTEMPTS_MAX):
-            entry, head = yield from _read_newest(session, name)
-            if entry is None or not is_memory(entry, head):
-                break
-            memory = _build_memory(session, entry)
-            if memory.expires_at is None:
-                refreshed.append(memory)
-                break
-            key = MADE_PREFIX + settings.ids()
-            op = _build_append(settings, session, encode(_get_stored(entry)), key, fresh=True)
-            guard = ItemGuard(name, entry.position)
-            try:
-                yield from send_append(replace(op, expected_item=guard), hidden_ok=False)
-            except ConflictError as error:
-                if error.details.get("reason") != "item" or attempt == _ATTEMPTS_MAX - 1:
-                    raise
-                continue
-            current = yield from get_memory(session, name)
-            refreshed += [] if current is None else [current]
-            break
+        memory = yield from _retry("item", partial(_refresh, settings, session, name))
+        refreshed += [] if memory is None else [memory]
     return refreshed
+
+
+def _refresh(settings: Settings, session: str, name: str) -> Plan[Memory | None]:
+    entry, head = yield from _read_newest(session, name)
+    if entry is None or not is_memory(entry, head):
+        return None
+    memory = _build_memory(session, entry)
+    if memory.expires_at is None:
+        return memory
+    key = MADE_PREFIX + settings.ids()
+    op = _build_append(settings, session, encode(_get_stored(entry)), key, fresh=True)
+    guard = ItemGuard(name, entry.position)
+    yield from send_append(replace(op, expected_item=guard), hidden_ok=False)
+    return (yield from get_memory(session, name))
 
 
 def compact_memories(settings: Settings, collection: Collection, *, keep: int) -> Plan[ViewChange]:
@@ -274,7 +271,7 @@ def compact_memories(settings: Settings, collection: Collection, *, keep: int) -
 
     def find_old() -> Plan[tuple[Head, Extents]]:
         head, places = yield from _find_all(session, ItemPlace("", 0))
-        shown = view.freeze(head.view, head.end)
+        shown = head.visible
         counts: Counter[str] = Counter()
         old: list[int] = []
         for item, position in places:
@@ -377,18 +374,26 @@ def get_memory(collection: Collection, memory_id: str) -> Plan[Memory | None]:
 
 def _read_newest(session: str, memory_id: str) -> Plan[tuple[Entry | None, Head]]:
     """Read the newest visible version of a memory, whether it counts or not."""
-    for attempt in range(_ATTEMPTS_MAX):
+
+    def read() -> Plan[tuple[Entry | None, Head]]:
         head, position = yield from find_visible(session, memory_id)
         if position is None:
             return None, head
+        (entry,) = yield from _read_entries(session, head, [position])
+        return entry, head
+
+    return (yield from _retry("gone", read))
+
+
+def _retry(reason: str, attempt: Callable[[], Plan[T]]) -> Plan[T]:
+    """Run a plan again if another writer was faster: it is a conflict with this reason."""
+    for _ in range(_ATTEMPTS_MAX - 1):
         try:
-            (entry,) = yield from _read_entries(session, head, [position])
-        except ConflictError:
-            if attempt == _ATTEMPTS_MAX - 1:
+            return (yield from attempt())
+        except ConflictError as error:
+            if error.details.get("reason") != reason:
                 raise
-        else:
-            return entry, head
-    raise AssertionError
+    return (yield from attempt())
 
 
 def find_visible(
@@ -398,7 +403,7 @@ def find_visible(
     after, limit = ItemPlace(memory_id, LOG_ENTRIES_MAX), ITEMS_FIRST
     while True:
         page = yield from perform(FindItems(session, after, limit))
-        shown = view.freeze(page.head.view, page.head.end) if extents is None else extents
+        shown = page.head.visible if extents is None else extents
         for item, position in page.places:
             if item != memory_id:
                 return page.head, None
@@ -423,7 +428,8 @@ def list_memories(
     begin = ItemPlace("", 0) if cursor is None else ItemPlace(_check_id(cursor), 0)
     found: list[Memory] = []
     while True:
-        memories, resume = yield from _read_page(session, begin, size, wanted)
+        read = partial(_read_page, session, begin, size, wanted)
+        memories, resume = yield from _retry("gone", read)
         found += memories
         if len(found) > size:
             return MemoryList(found[:size], found[size - 1].id)
@@ -436,32 +442,23 @@ def _read_page(
     session: str, begin: ItemPlace, size: int, wanted: Filter
 ) -> Plan[tuple[list[Memory], ItemPlace | None]]:
     """Read some memories after a place, and where the next ones begin."""
-    for attempt in range(_ATTEMPTS_MAX):
-        page = yield from perform(FindItems(session, begin, size + 1))
-        newest = _choose_newest(page.head, page.places)
-        try:
-            entries = yield from _read_entries(session, page.head, newest.values())
-        except ConflictError:
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-            continue
-        memories = [
-            _build_memory(session, entry) for entry in entries if is_memory(entry, page.head)
-        ]
-        matching = [each for each in memories if filters.matches(wanted, _build_document(each))]
-        matching.sort(key=lambda memory: memory.id)
-        if len(page.places) < size + 1:
-            return matching, None
-        last = page.places[-1].item
-        if last in newest:
-            # Its other versions are older.
-            return matching, ItemPlace(last, 0)
-        return matching, page.places[-1]
-    raise AssertionError
+    page = yield from perform(FindItems(session, begin, size + 1))
+    newest = _choose_newest(page.head, page.places)
+    entries = yield from _read_entries(session, page.head, newest.values())
+    memories = [_build_memory(session, entry) for entry in entries if is_memory(entry, page.head)]
+    matching = [each for each in memories if filters.matches(wanted, _build_document(each))]
+    matching.sort(key=lambda memory: memory.id)
+    if len(page.places) < size + 1:
+        return matching, None
+    last = page.places[-1].item
+    if last in newest:
+        # Its other versions are older.
+        return matching, ItemPlace(last, 0)
+    return matching, page.places[-1]
 
 
 def _choose_newest(head: Head, places: Iterable[ItemPlace]) -> dict[str, int]:
-    shown = view.freeze(head.view, head.end)
+    shown = head.visible
     newest: dict[str, int] = {}
     for item, position in places:
         if item not in newest and view.contains(shown, position, position + 1):
@@ -487,16 +484,9 @@ def _build_document(memory: Memory) -> dict[str, object]:
 def read_memory_history(collection: Collection, memory_id: str) -> Plan[list[MemoryVersion]]:
     """Read every version of a memory that is still there, oldest first."""
     session, name = build_collection_id(collection), _check_id(memory_id)
-    for attempt in range(_ATTEMPTS_MAX):
-        head, places = yield from _find_all(session, ItemPlace(name, LOG_ENTRIES_MAX), name)
-        try:
-            entries = yield from _read_history(session, head, [each.position for each in places])
-            break
-        except ConflictError:
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
+    head, entries = yield from _retry("gone", partial(_read_history, session, name))
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
-    shown = view.freeze(head.view, head.end)
+    shown = head.visible
     versions: list[MemoryVersion] = []
     # Of the versions that show, each but the newest is replaced by the next one.
     following: Entry | None = None
@@ -508,14 +498,16 @@ def read_memory_history(collection: Collection, memory_id: str) -> Plan[list[Mem
     return versions[::-1]
 
 
-def _read_history(session: str, head: Head, positions: list[int]) -> Plan[list[Entry]]:
+def _read_history(session: str, name: str) -> Plan[tuple[Head, list[Entry]]]:
     """Read versions, without those that are hidden and vacuumed, or hidden and damaged."""
-    shown = view.freeze(head.view, head.end)
+    head, places = yield from _find_all(session, ItemPlace(name, LOG_ENTRIES_MAX), name)
+    positions = [each.position for each in places]
+    shown = head.visible
     visible = [at for at in positions if view.contains(shown, at, at + 1)]
     hidden = [at for at in positions if not view.contains(shown, at, at + 1)]
     entries = yield from _read_entries(session, head, visible)
     entries += yield from _read_entries(session, head, hidden, on_corrupt="quarantine")
-    return sorted(entries, key=lambda entry: entry.position)
+    return head, sorted(entries, key=lambda entry: entry.position)
 
 
 def _build_version(
@@ -563,7 +555,7 @@ def _read_entries(
     extents = view.from_positions(positions)
     if not extents:
         return []
-    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
+    frozen = head.freeze(extents)
     found = yield from perform(Read(session, frozen, _MEMORIES))
     return EntryDecoder(session, on_corrupt).to_entries(found.rows)
 

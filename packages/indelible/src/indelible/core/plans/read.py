@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from indelible.core.clock import to_datetime
-from indelible.core.codec import decode, decode_all
+from indelible.core.codec import decode_all, decode_row
 from indelible.core.content import get_content_text, has_text
 from indelible.core.cursors import build_cursor, parse_cursor
 from indelible.core.history import Entries, History
@@ -59,13 +59,7 @@ class EntryDecoder:
     def decode(self, row: StoredEntry) -> Value | None:
         """Decode a row; None if it is damaged and was collected."""
         try:
-            return decode(
-                row.kind,
-                row.envelope,
-                session=self._session,
-                position=row.position,
-                content=row.content,
-            )
+            return decode_row(row, session=self._session)
         except (CorruptEntryError, FormatError) as error:
             if not self._quarantine:
                 raise

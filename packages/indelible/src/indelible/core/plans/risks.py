@@ -94,7 +94,7 @@ def _list_first_sessions() -> Plan[tuple[list[str], bool]]:
 def _count_reachable(session: str) -> Plan[tuple[int, int]]:
     """Count the entries that a vacuum would delete, and those that are reachable."""
     head = yield from perform(ReadHead(session))
-    shown = view.count(view.freeze(head.view, head.end))
+    shown = view.count(head.visible)
     if shown == head.end - head.born:
         # Everything is visible, as in most sessions.
         return 0, shown

@@ -109,7 +109,7 @@ def build_session_info(session_id: str, head: Head) -> SessionInfo:
         session_id=session_id,
         status=head.status,
         version=head.version,
-        entries=view.count(view.freeze(head.view, head.end)),
+        entries=view.count(head.visible),
         logged=head.end - head.born,
         snapshots=head.snapshots,
         created_at=_to_time(head.created_at_ms),

@@ -9,7 +9,7 @@ from itertools import chain
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_outline, decode, encode
+from indelible.core.codec import build_outline, decode_row, encode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
@@ -20,7 +20,6 @@ from indelible.core.operations import (
     BeginStage,
     DeleteSnapshot,
     EntrySlice,
-    FrozenView,
     Head,
     LogRow,
     Read,
@@ -101,7 +100,7 @@ def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[Snap
     ids = (first,) if second is None else (first, second)
     found = yield from read_snapshots(session, ids)
     before, *others = (view.freeze(record.view, record.end) for record in found.records)
-    after = view.freeze(found.head.view, found.head.end) if second is None else others[0]
+    after = found.head.visible if second is None else others[0]
     removed = yield from _read_entries(session, found.head, view.subtract(before, after))
     added = yield from _read_entries(session, found.head, view.subtract(after, before))
     return SnapshotDiff(removed=removed, added=added)
@@ -110,7 +109,7 @@ def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[Snap
 def _read_entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entry, ...]]:
     if not extents:
         return ()
-    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
+    frozen = head.freeze(extents)
     found = yield from perform(Read(session, frozen=frozen))
     return tuple(EntryDecoder(session).to_entries(found.rows))
 
@@ -152,7 +151,7 @@ def fork(
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
     extents = view.freeze(*state)
-    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
+    frozen = head.freeze(extents)
     page = yield from perform(Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT))
     first, shown = None, None
     if page.rows and all(row.kind in _REFERRING for row in page.rows):
@@ -188,13 +187,7 @@ def _copy_rows(
     `moved` collects the old positions, in order.
     """
     for row in page.rows:
-        value = decode(
-            row.kind,
-            row.envelope,
-            session=session,
-            position=row.position,
-            content=row.content,
-        )
+        value = decode_row(row, session=session)
         assert row.kind is not None
         envelope = row.envelope
         if isinstance(value, Summary) and value.covers and first is not None:

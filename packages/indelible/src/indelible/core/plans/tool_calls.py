@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.core.operations import FrozenView, Read, ReadOutline
+from indelible.core.operations import Read, ReadOutline
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.settings import check_session_id
@@ -21,9 +21,7 @@ def read_tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
     )
     if not linked:
         return []
-    found = yield from perform(
-        Read(session, frozen=FrozenView(head.life, linked, head.version, head.vacuums))
-    )
+    found = yield from perform(Read(session, frozen=head.freeze(linked)))
     return join_results(EntryDecoder(session).to_entries(found.rows))
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 import pydantic_core
 
-from indelible.core.codec import build_outline, decode
+from indelible.core.codec import build_outline, decode_row
 from indelible.core.import_checks import (
     InvalidLineError,
     SessionCheck,
@@ -386,13 +386,7 @@ def _format_row(session: str, row: LogRow) -> dict[str, Any]:
     fields = row._asdict()
     del fields["envelope"], fields["content"]
     with suppress(MemoryStoreError, ValueError):
-        value = decode(
-            row.kind,
-            row.envelope,
-            session=session,
-            position=row.position,
-            content=row.content,
-        )
+        value = decode_row(row, session=session)
         if build_outline(value) == (row.keep, row.opens, row.answers):
             return {**fields, "envelope": pydantic_core.from_json(row.envelope)}
     return {**fields, "raw": base64.b64encode(row.envelope).decode("ascii")}

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_outline, compute_digest, decode
+from indelible.core.codec import build_outline, compute_digest, decode_row
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MISSING_NAMED_MAX,
@@ -132,7 +132,7 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         report(Severity.ERROR, what)
     log = yield from scan_log(session)
     kept = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
-    shown = view.freeze(journal.head.view, journal.head.end)
+    shown = journal.head.visible
     for broken in log.broken.values():
         quarantined = broken.position in kept and not view.contains(
             shown, *_to_extent(broken.position)
@@ -174,7 +174,7 @@ class LogScan:
 
     def find_visible_links(self, head: Head) -> list[Entry]:
         """Return the visible entries with tool calls or results."""
-        shown = view.freeze(head.view, head.end)
+        shown = head.visible
         return [entry for entry in self.linked if view.contains(shown, *_to_extent(entry.position))]
 
 
@@ -204,13 +204,7 @@ def _to_extent(position: int) -> view.Extent:
 def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
     """Decode a row to an entry, or describe its damage."""
     try:
-        value = decode(
-            row.kind,
-            row.envelope,
-            session=session,
-            position=row.position,
-            content=row.content,
-        )
+        value = decode_row(row, session=session)
         if build_outline(value) != (row.keep, row.opens, row.answers):
             return CorruptEntry(row.position, "its columns for trim are damaged", row.envelope)
         assert row.kind is not None
@@ -249,7 +243,7 @@ def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan
 def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
     head = yield from perform(ReadHead(session))
     log = yield from scan_log(session)
-    shown = view.freeze(head.view, head.end)
+    shown = head.visible
     broken = dict(log.broken)
     for start, stop in view.subtract(shown, log.there):
         refuse_many_missing(session, stop - start, start, stop)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from indelible import view
 from indelible.core import trim_rules
-from indelible.core.codec import decode
+from indelible.core.codec import decode_row
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     JOURNAL_MAX,
@@ -25,7 +25,6 @@ from indelible.core.limits import (
 from indelible.core.operations import (
     ChangeView,
     FindChange,
-    FrozenView,
     Head,
     JournalLine,
     ListSessions,
@@ -142,7 +141,7 @@ def trim(
             opener = yield from _find_turn_opener(session, outlined, positions)
             if opener is not None:
                 positions = find_dropped((opener,))
-        shown = view.freeze(head.view, head.end)
+        shown = head.visible
         dropped = view.coarsen(
             shown, view.from_positions(positions), extents_max=view.EXTENTS_MAX - 1
         )
@@ -171,7 +170,7 @@ def _find_turn_opener(
     extents = view.from_positions(index_of)
     op = Read(
         session,
-        FrozenView(head.life, extents, head.version, head.vacuums),
+        head.freeze(extents),
         MESSAGES,
         _OPENER_PAGE,
         newest=True,
@@ -256,20 +255,11 @@ def clear(
     def propose(new_key: str) -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
         refuse_if_moved(session, expected, head.version)
-        if not view.freeze(head.view, head.end):
+        if not head.visible:
             return Proposed(head)
-        op = ChangeView(
-            session,
-            head.life,
-            head.generation,
-            head.vacuums,
-            "clear",
-            new_key,
-            extents=(),
-            tail=None,
-            expected=expected,
-        )
-        return Proposed(head, op)
+        op = _build_change("clear", session, head, new_key, view.View(), expected)
+        # What is appended meanwhile is hidden too.
+        return Proposed(head, replace(op, tail=None))
 
     return (yield from _run_change(settings, session, "clear", propose, key, expected, dry_run))
 
@@ -317,41 +307,21 @@ def rollback(
     return (yield from _run_change(settings, session, ROLLBACK, propose, key, expected, dry_run))
 
 
-def undo(
+def reverse(
     settings: Settings,
     session_id: str,
+    change: Literal["undo", "redo"],
     *,
     dry_run: bool,
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
-    """Undo the newest change of the view that is not undone yet; later appends stay visible."""
-    return (yield from _reverse(settings, session_id, UNDO, find_undoable, key, expected, dry_run))
+    """Restore the view before the newest change that can be undone, or undo that can be redone.
 
-
-def redo(
-    settings: Settings,
-    session_id: str,
-    *,
-    dry_run: bool,
-    key: str | None,
-    expected: str | None,
-) -> Plan[ViewChange]:
-    """Redo the newest undo, unless the view was changed otherwise since."""
-    return (yield from _reverse(settings, session_id, REDO, find_redoable, key, expected, dry_run))
-
-
-def _reverse(
-    settings: Settings,
-    session_id: str,
-    change: str,
-    find_line: Callable[[Sequence[JournalLine]], JournalLine | None],
-    key: str | None,
-    expected: str | None,
-    dry_run: bool,
-) -> Plan[ViewChange]:
-    """Restore the view before the change that `find_line` finds in the journal."""
+    Later appends stay visible.
+    """
     session = check_session_id(session_id)
+    find_line = find_undoable if change == UNDO else find_redoable
 
     def propose(new_key: str) -> Plan[Proposed]:
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -626,17 +596,11 @@ def _build_token_counter(
     if count_tokens is None:
         return lambda index: estimate_tokens(outline[index].size_bytes)
     head = outlined.head
-    frozen = FrozenView(head.life, view.freeze(head.view, head.end), head.version, head.vacuums)
+    frozen = head.freeze()
     found = yield from perform(Read(session, frozen=frozen))
     counted: list[int] = []
     for row in found.rows:
-        value = decode(
-            row.kind,
-            row.envelope,
-            session=session,
-            position=row.position,
-            content=row.content,
-        )
+        value = decode_row(row, session=session)
         if isinstance(value, ChatMessage):
             counted.append(count_tokens(value))
         else:
