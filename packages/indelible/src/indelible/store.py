@@ -833,7 +833,7 @@ class MemoryStore:
 
     def quarantined(self, session_id: str) -> list[CorruptEntry]:
         """Return what repair set aside: position, reason, and the original bytes."""
-        return self._run(verification.read_quarantined(session_id))
+        return self._run(verification.read_quarantine(session_id))
 
     def export(
         self,

@@ -832,7 +832,7 @@ class AsyncMemoryStore:
 
     async def quarantined(self, session_id: str) -> list[CorruptEntry]:
         """Return what repair set aside: position, reason, and the original bytes."""
-        return await self._run(verification.read_quarantined(session_id))
+        return await self._run(verification.read_quarantine(session_id))
 
     async def export(
         self,

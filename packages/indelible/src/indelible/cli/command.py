@@ -64,9 +64,9 @@ def on_store(
 ) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
     """Decorate a command: it gets a `CommandContext`, and the options that name the store."""
 
-    def offering(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
+    def decorate(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def called(
+        def run(
             *args: Any,
             context: typer.Context,
             url: str,
@@ -87,9 +87,9 @@ def on_store(
             with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
 
-        return _add_shared_options(called, command)
+        return _add_shared_options(run, command)
 
-    return offering
+    return decorate
 
 
 def _declare_shared_options(
@@ -110,12 +110,12 @@ def list_shared_names() -> frozenset[str]:
 
 
 def _add_shared_options(
-    called: Callable[..., None], command: Callable[..., None]
+    run: Callable[..., None], command: Callable[..., None]
 ) -> Callable[..., None]:
     """Give a command its own parameters and the shared ones, for typer to inspect."""
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
     shared = inspect.signature(_declare_shared_options, eval_str=True).parameters.values()
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return called
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run

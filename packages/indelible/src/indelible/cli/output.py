@@ -31,7 +31,7 @@ class Output:
         self._pager: IO[str] | None = None
 
     @contextmanager
-    def paged(self, *, enabled: bool) -> Iterator[None]:
+    def use_pager(self, *, enabled: bool) -> Iterator[None]:
         """Send text and drawings to a pager, if stdout is a terminal."""
         if not enabled:
             yield

@@ -82,7 +82,7 @@ def show(
     if call.out.as_json:
         call.out.print_json(call.store.timeline(session, last=last))
         return
-    with call.out.paged(enabled=not no_pager):
+    with call.out.use_pager(enabled=not no_pager):
         draw(call.out, call.store, session, last=last, full=full)
 
 

@@ -133,7 +133,7 @@ async def _load_states(
 ) -> None:
     """Load the states of sessions by their numbers; those of other namespaces are None."""
     states |= dict.fromkeys(numbers)
-    for row in await tx.find_numbered(numbers) if numbers else ():
+    for row in await tx.find_sessions_by_number(numbers) if numbers else ():
         head = build_row_head(row, await tx.now_ms())
         frozen = rules.choose_frozen_view(row.name, op.frozen, head)
         states[row.number] = TextMatches(row.name, head, frozen, ())

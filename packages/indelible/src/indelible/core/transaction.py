@@ -154,7 +154,7 @@ class Transaction(ABC):
         """Find the entries that have each word; only those in `among` are needed."""
         raise NotImplementedError
 
-    async def find_numbered(self, numbers: Collection[int]) -> Sequence[SessionRow]:
+    async def find_sessions_by_number(self, numbers: Collection[int]) -> Sequence[SessionRow]:
         """Find the sessions of this namespace by their numbers; a damaged one is an error."""
         raise NotImplementedError
 

@@ -393,7 +393,7 @@ class PostgresTransaction(Transaction):
     ) -> Occurrences:
         return await search.find_words([*words], scope, among)
 
-    async def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
+    async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []
         for namespace, name, *fields in await Sql(
             FIND_NUMBERED, (IntArray(numbers), self._context.now_ms())

@@ -463,7 +463,7 @@ class SqliteTransaction(Transaction):
     ) -> Occurrences:
         return search.find_words(self._db, words, scope)
 
-    async def find_numbered(self, numbers: Collection[int]) -> list[SessionRow]:
+    async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         named = "SELECT name FROM session WHERE namespace = ? AND number = ?"
         found = (self._db.execute(named, (self._db.namespace, number)) for number in numbers)
         rows = [await self.find_session(name) for names in found for (name,) in names]

@@ -313,7 +313,7 @@ def _build_error_result(record: ToolCallRecord, call: Value) -> Value:
     return ChatMessage(role="user", content=[block])
 
 
-def read_quarantined(session_id: str) -> Plan[list[CorruptEntry]]:
+def read_quarantine(session_id: str) -> Plan[list[CorruptEntry]]:
     """Read what repair quarantined."""
     session = check_session_id(session_id)
     rows = yield from perform(ReadQuarantine(session))
