@@ -52,7 +52,7 @@ class Positions:
             dropped = view.subtract(shown, view.take_last(shown, op.keep))
             return view.remove(self.view, end, dropped)
         frozen = self.snapshots.get(op.snapshot)
-        return None if frozen is None else view.build_rolled_back(frozen, end)
+        return None if frozen is None else view.build_view(frozen, end)
 
     def shown(self):
         frozen = view.freeze(self.view, len(self.log))

@@ -72,11 +72,6 @@ def build_empty_view(end: int) -> View:
     return View((), end)
 
 
-def build_rolled_back(frozen: Extents, end: int) -> View:
-    """Build the view after a rollback: the saved extents, and entries from `end` on."""
-    return build_view(frozen, end)
-
-
 def remove(view: View, end: int, dropped: Extents) -> View:
     """Hide `dropped`, keep the rest, and leave the tail open for appends from `end` on."""
     return build_view(subtract(freeze(view, end), dropped), end)

@@ -62,7 +62,7 @@ def almost_full(store, path):
     for start in range(0, len(said), 1000):
         batch = [{"role": "user", "content": text} for text in said[start : start + 1000]]
         store.add_messages("session", batch)
-    shown = view.build_rolled_back(pieces(cycles), len(said))
+    shown = view.build_view(pieces(cycles), len(said))
     with forging(path) as file:
         file.execute(
             "UPDATE session SET extents = ?, tail = ?",

@@ -13,7 +13,7 @@ from indelible.core.deadline import Deadline
 from tests.support.interrupts import HANGS_S, Interrupter, Thread
 from tests.support.wait import wait_until
 
-LIMITS = {"senders": 1, "requests_max": 100, "bytes_max": 1000, "size_of": len}
+LIMITS = {"senders": 1, "requests_max": 100, "bytes_max": 1000, "measure": len}
 
 
 def upper(batch):

@@ -112,7 +112,7 @@ def do(change, argument, session, model):
         model.snapshots.append(model.shown)
     elif change == "rollback" and model.snapshots:
         number = argument % len(model.snapshots)
-        session.change(view.build_rolled_back(session.snapshots[number], session.end))
+        session.change(view.build_view(session.snapshots[number], session.end))
         model.change(model.snapshots[number])
     elif change == "undo" and model.changes:
         session.view = session.changes.pop()

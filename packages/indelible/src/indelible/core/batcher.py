@@ -14,6 +14,7 @@ by assignments alone. Waking others is a courtesy: a thread that was not woken l
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,8 @@ from indelible.errors import BusyError, ClosedError, OutcomeUnknownError
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+# What `send` returns.
+S = TypeVar("S")
 
 
 class Pending(Generic[Q, R]):
@@ -80,24 +83,30 @@ class Pending(Generic[Q, R]):
         return self._result[0]
 
 
-class _Queue(Generic[Q, R]):
+class _Queue(Generic[Q, R, S]):
     """What both batchers share: who waits, who sends, and how much goes into one batch."""
 
     def __init__(
         self,
+        send: Callable[[list[Pending[Q, R]]], S],
         *,
         senders: int,
         requests_max: int,
-        bytes_max: int,
-        size_of: Callable[[Q], int],
+        bytes_max: float = math.inf,
+        measure: Callable[[Q], int] = lambda _: 0,
     ) -> None:
+        self._send = send
         self._senders_max = senders
         self._requests_max = requests_max
         self._bytes_max = bytes_max
-        self._size_of = size_of
+        self._measure = measure
+        self._closed = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without senders and requests, also in a forked child."""
         self._waiting: deque[Pending[Q, R]] = deque()
         self._leases: list[Lease] = []
-        self._closed = False
 
     @property
     def waiting(self) -> int:
@@ -126,7 +135,7 @@ class _Queue(Generic[Q, R]):
         while self._waiting and len(batch) < self._requests_max:
             pending = self._waiting[0]
             if not pending.gone:
-                size += self._size_of(pending.request)
+                size += self._measure(pending.request)
                 if batch and size > self._bytes_max:
                     break
                 batch.append(pending)
@@ -153,7 +162,7 @@ def build_busy_error() -> BusyError:
     )
 
 
-class Batcher(_Queue[Q, R]):
+class Batcher(_Queue[Q, R, None]):
     """Group commit for threads.
 
     `send` gets a batch and calls `succeed` or `fail` on every request in it; it may be interrupted
@@ -161,19 +170,9 @@ class Batcher(_Queue[Q, R]):
     requests of the batch are reported as `OutcomeUnknownError`.
     """
 
-    def __init__(
-        self,
-        send: Callable[[list[Pending[Q, R]]], None],
-        *,
-        senders: int,
-        requests_max: int,
-        bytes_max: int,
-        size_of: Callable[[Q], int],
-    ) -> None:
-        super().__init__(
-            senders=senders, requests_max=requests_max, bytes_max=bytes_max, size_of=size_of
-        )
-        self._send = send
+    def reset(self) -> None:
+        """Begin without senders and requests, also in a forked child."""
+        super().reset()
         # Taken by `with` alone, which cannot be interrupted halfway.
         self._lock = threading.Lock()
 
@@ -207,12 +206,6 @@ class Batcher(_Queue[Q, R]):
     def close(self) -> None:
         """Refuse further requests; those that wait are still sent."""
         self._closed = True
-
-    def reset(self) -> None:
-        """In a forked child: drop the senders and the requests of the parent."""
-        self._leases = []
-        self._waiting = deque()
-        self._lock = threading.Lock()
 
     def _lead(self, pending: Pending[Q, R]) -> bool:
         """Send the next batch, if there may be one more sender and `pending` is not taken yet."""
@@ -254,26 +247,16 @@ class Batcher(_Queue[Q, R]):
                     latch.open()
 
 
-class AsyncBatcher(_Queue[Q, R]):
+class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
     """Group commit for the tasks of one event loop.
 
     A request that was taken is finished, whatever becomes of its task: a cancelled caller learns of
     its cancellation when the write has landed or failed. `send` is as for `Batcher`, awaited.
     """
 
-    def __init__(
-        self,
-        send: Callable[[list[Pending[Q, R]]], Awaitable[None]],
-        *,
-        senders: int,
-        requests_max: int,
-        bytes_max: int,
-        size_of: Callable[[Q], int],
-    ) -> None:
-        super().__init__(
-            senders=senders, requests_max=requests_max, bytes_max=bytes_max, size_of=size_of
-        )
-        self._send = send
+    def reset(self) -> None:
+        """Begin without senders and requests, in the running event loop."""
+        super().reset()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         # Fires at the earliest deadline of the requests that wait.

@@ -31,13 +31,6 @@ GROUP_MAX = 256
 # Writes wait for other writes of their process as long as it takes. The engine limits the time that
 # a batch waits for other processes.
 NEVER = Deadline(math.inf)
-# Batches are bounded by the number of writes alone: nothing is copied to build one.
-_BATCH_LIMITS: dict[str, Any] = {
-    "senders": 1,
-    "requests_max": GROUP_MAX,
-    "bytes_max": math.inf,
-    "size_of": lambda _: 0,
-}
 
 
 class EmbeddedDatabase(Protocol):
@@ -70,7 +63,9 @@ class EmbeddedBackend:
     def __init__(self, database: EmbeddedDatabase) -> None:
         self._database = database
         self._closed = False
-        self._batcher: Batcher[Operation[Any], Any] = Batcher(database.write, **_BATCH_LIMITS)
+        self._batcher: Batcher[Operation[Any], Any] = Batcher(
+            database.write, senders=1, requests_max=GROUP_MAX
+        )
         fork.register(after_in_child=self._batcher.reset)
 
     def perform(self, op: Operation[R]) -> R:
@@ -157,7 +152,7 @@ class AsyncEmbeddedBackend:
     def _get_batcher(self, loop: asyncio.AbstractEventLoop) -> AsyncBatcher[Operation[Any], Any]:
         batcher = self._batchers.get(loop)
         if batcher is None:
-            batcher = AsyncBatcher(self._send, **_BATCH_LIMITS)
+            batcher = AsyncBatcher(self._send, senders=1, requests_max=GROUP_MAX)
             with self._lock:
                 open_ = {each: b for each, b in self._batchers.items() if not each.is_closed()}
                 self._batchers = {**open_, loop: batcher}

@@ -79,7 +79,7 @@ class PostgresClient:
             senders=SENDERS_MAX,
             requests_max=GROUP_MAX,
             bytes_max=GROUP_BYTES_MAX,
-            size_of=_measure_append,
+            measure=_measure_append,
         )
 
     def prepare(self) -> None:

@@ -80,7 +80,7 @@ class AsyncPostgresClient:
             senders=SENDERS_MAX,
             requests_max=GROUP_MAX,
             bytes_max=GROUP_BYTES_MAX,
-            size_of=_measure_append,
+            measure=_measure_append,
         )
 
     async def prepare(self) -> None:

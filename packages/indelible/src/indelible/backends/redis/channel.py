@@ -54,7 +54,7 @@ class Channel:
             senders=connections,
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
-            size_of=attrgetter("size"),
+            measure=attrgetter("size"),
         )
         self._closed = False
 

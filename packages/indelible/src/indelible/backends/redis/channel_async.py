@@ -53,7 +53,7 @@ class AsyncChannel:
             senders=connections,
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
-            size_of=attrgetter("size"),
+            measure=attrgetter("size"),
         )
         self._closed = False
 
