@@ -7,13 +7,22 @@ an `InvalidLineError` that says what is wrong. Nothing here reads or writes.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import pydantic_core
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    Strict,
+    ValidationError,
+)
 
 from indelible import view
 from indelible.core.codec import decode, encode, encode_json
@@ -37,54 +46,139 @@ from indelible.errors import CorruptEntryError, FormatError, MemoryStoreError
 from indelible.model import Kind
 from indelible.view import EXTENTS_MAX, VIEW_BYTES_MAX, Extents, View
 
-# The names of changes in a journal. Redis separates them by spaces.
-_CHANGE = re.compile(r"[a-z_]{1,32}")
-
 
 class InvalidLineError(Exception):
     """A line of an export is not what a store could have written; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHeader:
-    """The first line of a session."""
-
-    id: str
-    born: int
-    end: int
-    view: View
-    generation: int
-    created_at_ms: int
-    deadline_ms: int | None
-    forked_from: str | None
-    metadata: bytes
+@contextmanager
+def _convert_errors() -> Iterator[None]:
+    """Report an error of a field, or of a check of the public verbs, as an `InvalidLineError`."""
+    try:
+        yield
+    except MemoryStoreError as error:
+        raise InvalidLineError(error.message) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidLineError(f"{where}: {first['msg']}") from error
 
 
-def parse_session(fields: dict[str, Any]) -> SessionHeader:
-    """Parse and check the first line of a session."""
-    born = _parse_int(fields, "born", 0, LOG_ENTRIES_MAX)
-    end = _parse_int(fields, "end", born, LOG_ENTRIES_MAX)
-    metadata = _get_field(fields, "metadata")
+def _parse_view(fields: object) -> View:
+    """Parse a view in normal form."""
+    given = _ViewFields.model_validate(fields)
+    if len(given.extents) > EXTENTS_MAX:
+        raise InvalidLineError(
+            f"a view has {len(given.extents)} extents; the limit is {EXTENTS_MAX}. Trim or fork the"
+            " session before it is exported"
+        )
+    shown = View(tuple((start, stop) for start, stop in given.extents), given.tail)
+    if view.build_view(shown.extents, shown.tail) != shown:
+        raise InvalidLineError("the extents of a view are not sorted and disjoint")
+    return shown
+
+
+def _encode_metadata(metadata: object) -> bytes:
     if type(metadata) is not dict:
         raise InvalidLineError("its metadata is not an object")
-    with _convert_errors():
-        data = encode_json(metadata, what="metadata")
+    data = encode_json(metadata, what="metadata")
     if len(data) > METADATA_BYTES_MAX:
         raise InvalidLineError(
             f"its metadata takes {len(data)} bytes; the limit is {METADATA_BYTES_MAX}"
         )
-    origin = _get_field(fields, "forked_from")
-    return SessionHeader(
-        id=_parse_session_id(_get_field(fields, "id")),
-        born=born,
-        end=end,
-        view=_parse_view(fields, "view", born, end),
-        generation=_parse_int(fields, "generation", 0, COUNTER_MAX),
-        created_at_ms=_parse_time(fields, "created_at_ms"),
-        deadline_ms=_parse_deadline(fields),
-        forked_from=None if origin is None else _parse_session_id(origin),
-        metadata=data,
-    )
+    return data
+
+
+_Position = Annotated[int, Field(ge=0, le=LOG_ENTRIES_MAX)]
+_Counter = Annotated[int, Field(ge=0, le=COUNTER_MAX)]
+_Time = Annotated[int, Field(ge=0, le=MILLISECONDS_MAX)]
+_SessionId = Annotated[str, AfterValidator(check_session_id)]
+_Key = Annotated[str, AfterValidator(partial(check_text, what="a key", bytes_max=KEY_BYTES_MAX))]
+_Label = Annotated[
+    str, AfterValidator(partial(check_text, what="a label", bytes_max=LABEL_BYTES_MAX))
+]
+_Texts = Annotated[tuple[str, ...], Strict(False)]
+_View = Annotated[View, PlainValidator(_parse_view)]
+# The names of changes in a journal. Redis separates them by spaces.
+_ChangeName = Annotated[str, Field(pattern="^[a-z_]{1,32}$")]
+
+
+class _Fields(BaseModel):
+    """The fields of a line, each by itself. JSON values are not converted to other types."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class _ViewFields(_Fields):
+    extents: list[Annotated[list[int], Field(min_length=2, max_length=2)]]
+    tail: _Position
+
+
+class SessionHeader(_Fields):
+    """The first line of a session."""
+
+    id: _SessionId
+    born: _Position
+    end: _Position
+    view: _View
+    generation: _Counter
+    created_at_ms: _Time
+    deadline_ms: _Time | None
+    forked_from: _SessionId | None
+    metadata: Annotated[bytes, PlainValidator(_encode_metadata)]
+
+
+class _EntryFields(_Fields):
+    position: _Position
+    kind: Annotated[Kind, Strict(False)] | None
+    written_at_ms: _Time
+    deadline_ms: _Time | None
+    batch: Annotated[int, Field(ge=0, le=BATCH_ENTRIES_MAX)]
+    generation: _Counter
+    keep: bool
+    key: _Key | None
+    opens: _Texts
+    answers: _Texts
+
+
+class _SnapshotFields(_Fields):
+    id: _Key
+    label: _Label | None
+    taken_at_ms: _Time
+    view: _View
+    end: _Position
+
+
+class _JournalFields(_Fields):
+    key: _Key = Field(alias="operation")
+    change: _ChangeName
+    changed_at_ms: _Time
+    end: _Position
+    before: _View
+    after: _View
+    undone_by: _Key | None
+
+
+class _EndFields(_Fields):
+    session: str
+    entries: int
+    snapshots: int
+    journal: int
+
+
+def parse_session(fields: dict[str, Any]) -> SessionHeader:
+    """Parse and check the first line of a session."""
+    with _convert_errors():
+        header = SessionHeader.model_validate(fields)
+    if header.end < header.born:
+        raise InvalidLineError(f"its log ends at {header.end}, before {header.born}")
+    _check_inside(header.view, header.born, header.end)
+    return header
+
+
+def _check_inside(shown: View, born: int, end: int) -> None:
+    if not is_inside(shown, born, end):
+        raise InvalidLineError(f"a view reaches outside of the log ({born} to {end})")
 
 
 @dataclass(slots=True)
@@ -153,16 +247,11 @@ class SessionCheck:
         """Parse and check the next snapshot."""
         if len(self.snapshots) == IMPORT_SNAPSHOTS_MAX:
             raise InvalidLineError(f"it has more than {IMPORT_SNAPSHOTS_MAX} snapshots")
-        end = _parse_int(fields, "end", self.header.born, self.header.end)
-        label = _get_field(fields, "label")
-        record = SnapshotRecord(
-            id=_parse_text(fields, "id", KEY_BYTES_MAX),
-            label=None if label is None else _parse_text(fields, "label", LABEL_BYTES_MAX),
-            taken_at_ms=_parse_time(fields, "taken_at_ms"),
-            view=_parse_view(fields, "view", self.header.born, end),
-            end=end,
-        )
-        frozen = view.freeze(record.view, end)
+        with _convert_errors():
+            record = SnapshotRecord(**dict(_SnapshotFields.model_validate(fields)))
+        self._check_end(record.end)
+        _check_inside(record.view, self.header.born, record.end)
+        frozen = view.freeze(record.view, record.end)
         if len(frozen) > EXTENTS_MAX or len(view.encode(frozen)) > VIEW_BYTES_MAX:
             raise InvalidLineError(
                 f"it has {len(frozen)} extents; the limit is {EXTENTS_MAX}, and"
@@ -174,40 +263,34 @@ class SessionCheck:
         """Parse and check the next change of the view."""
         if len(self.journal) == JOURNAL_LINES_MAX:
             raise InvalidLineError(f"it has more than {JOURNAL_LINES_MAX} changes")
-        end = _parse_int(fields, "end", self.header.born, self.header.end)
-        if self.journal and end < self.journal[-1].end:
-            raise InvalidLineError("the log was longer at the change before it")
-        change = _get_field(fields, "change")
-        if not isinstance(change, str) or not _CHANGE.fullmatch(change):
-            raise InvalidLineError(f"no change is called {change!r:.60}")
-        undone_by = _get_field(fields, "undone_by")
-        line = JournalLine(
-            key=_parse_text(fields, "operation", KEY_BYTES_MAX),
-            change=change,
-            changed_at_ms=_parse_time(fields, "changed_at_ms"),
+        with _convert_errors():
             # The backend sets the version, which depends on the new life.
-            version="",
-            end=end,
-            before=_parse_view(fields, "before", self.header.born, end),
-            after=_parse_view(fields, "after", self.header.born, end),
-            undone_by=None
-            if undone_by is None
-            else _parse_text(fields, "undone_by", KEY_BYTES_MAX),
-        )
+            line = JournalLine(version="", **dict(_JournalFields.model_validate(fields)))
+        self._check_end(line.end)
+        if self.journal and line.end < self.journal[-1].end:
+            raise InvalidLineError("the log was longer at the change before it")
+        for shown in (line.before, line.after):
+            _check_inside(shown, self.header.born, line.end)
         if line.before == line.after:
             raise InvalidLineError("it is a change that changed nothing")
         self.journal.append(line)
 
     def parse_end(self, fields: dict[str, Any]) -> None:
         """Parse the last line; check that the session is complete and consistent."""
+        with _convert_errors():
+            end = _EndFields.model_validate(fields)
         found = (self.entries, len(self.snapshots), len(self.journal))
-        said = tuple(_get_field(fields, name) for name in ("entries", "snapshots", "journal"))
-        if said != found or any(type(count) is not int for count in said):
-            raise InvalidLineError(f"it counts {said}, but {found} were read")
-        if _get_field(fields, "session") != self.header.id:
+        if (end.entries, end.snapshots, end.journal) != found:
+            raise InvalidLineError(f"it does not count what was read: {found}")
+        if end.session != self.header.id:
             raise InvalidLineError(f"it does not end session {self.header.id!r}")
         for problem in self._find_problems():
             raise InvalidLineError(problem)
+
+    def _check_end(self, end: int) -> None:
+        """Check where the log ended at a snapshot or a change."""
+        if not self.header.born <= end <= self.header.end:
+            raise InvalidLineError(f"the log did not end at {end} then")
 
     def _find_problems(self) -> Iterator[str]:
         """Describe inconsistencies between the parts of the session."""
@@ -249,28 +332,12 @@ class SessionCheck:
 
 
 def _parse_row(header: SessionHeader, fields: dict[str, Any]) -> LogRow:
-    position = _parse_int(fields, "position", header.born, header.end - 1)
-    name = _get_field(fields, "kind")
-    if name is not None and name not in tuple(Kind):
-        raise InvalidLineError(f"no entry is of the kind {name!r:.60}")
-    kind = None if name is None else Kind(name)
-    key = _get_field(fields, "key")
-    keep = _get_field(fields, "keep")
-    if type(keep) is not bool:
-        raise InvalidLineError("keep is neither true nor false")
-    row = LogRow(
-        position=position,
-        kind=kind,
-        written_at_ms=_parse_time(fields, "written_at_ms"),
-        deadline_ms=_parse_deadline(fields),
-        batch=_parse_int(fields, "batch", 0, BATCH_ENTRIES_MAX),
-        generation=_parse_int(fields, "generation", 0, header.generation),
-        keep=keep,
-        key=None if key is None else _parse_text(fields, "key", KEY_BYTES_MAX),
-        opens=_parse_texts(fields, "opens"),
-        answers=_parse_texts(fields, "answers"),
-        envelope=_parse_envelope(fields),
-    )
+    with _convert_errors():
+        row = LogRow(**dict(_EntryFields.model_validate(fields)), envelope=_parse_envelope(fields))
+    if not header.born <= row.position < header.end:
+        raise InvalidLineError(f"position {row.position} is outside of the log")
+    if row.generation > header.generation:
+        raise InvalidLineError(f"its generation {row.generation} is later than its session's")
     return _check_value(header.id, row, raw="raw" in fields)
 
 
@@ -283,9 +350,11 @@ def _parse_envelope(fields: dict[str, Any]) -> bytes:
             envelope = base64.b64decode(raw, validate=True)
         except ValueError:
             raise InvalidLineError("raw is not base64") from None
+    elif "envelope" not in fields:
+        raise InvalidLineError("it has no envelope")
     else:
         try:
-            envelope = pydantic_core.to_json(_get_field(fields, "envelope"))
+            envelope = pydantic_core.to_json(fields["envelope"])
         except ValueError as error:
             raise InvalidLineError(f"its envelope is not JSON: {error}") from None
     if len(envelope) > ENTRY_BYTES_MAX:
@@ -314,84 +383,3 @@ def _check_value(session: str, row: LogRow, *, raw: bool) -> LogRow:
     if not is_whole:
         raise InvalidLineError("keep, opens and answers are not those of its message")
     return row
-
-
-def _get_field(fields: dict[str, Any], name: str) -> Any:
-    try:
-        return fields[name]
-    except KeyError:
-        raise InvalidLineError(f"it has no field {name!r}") from None
-
-
-def _parse_int(fields: dict[str, Any], name: str, low: int, high: int) -> int:
-    value = _get_field(fields, name)
-    if type(value) is not int:
-        raise InvalidLineError(f"{name} is not a whole number")
-    if not low <= value <= high:
-        raise InvalidLineError(f"{name} is {_format_number(value)}, outside of {low} to {high}")
-    return value
-
-
-def _format_number(number: int) -> str:
-    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
-
-
-def _parse_time(fields: dict[str, Any], name: str) -> int:
-    return _parse_int(fields, name, 0, MILLISECONDS_MAX)
-
-
-def _parse_deadline(fields: dict[str, Any]) -> int | None:
-    if _get_field(fields, "deadline_ms") is None:
-        return None
-    return _parse_time(fields, "deadline_ms")
-
-
-def _parse_text(fields: dict[str, Any], name: str, bytes_max: int) -> str:
-    with _convert_errors():
-        return check_text(_get_field(fields, name), what=name, bytes_max=bytes_max)
-
-
-def _parse_session_id(value: object) -> str:
-    with _convert_errors():
-        return check_session_id(value)
-
-
-@contextmanager
-def _convert_errors() -> Iterator[None]:
-    """Report an error of a check of the public verbs as an `InvalidLineError`."""
-    try:
-        yield
-    except MemoryStoreError as error:
-        raise InvalidLineError(error.message) from error
-
-
-def _parse_texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
-    values = _get_field(fields, name)
-    if type(values) is not list or not all(isinstance(value, str) for value in values):
-        raise InvalidLineError(f"{name} is not a list of texts")
-    return tuple(values)
-
-
-def _parse_view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
-    """Parse a view in normal form, inside of the log at its time."""
-    given = _get_field(fields, name)
-    if type(given) is not dict:
-        raise InvalidLineError(f"{name} is not an object")
-    pieces = _get_field(given, "extents")
-    tail = _parse_int(given, "tail", born, end)
-    if type(pieces) is not list:
-        raise InvalidLineError(f"the extents of {name} are not a list")
-    if len(pieces) > EXTENTS_MAX:
-        raise InvalidLineError(
-            f"{name} has {len(pieces)} extents; the limit is {EXTENTS_MAX}. Trim or fork the"
-            " session before it is exported"
-        )
-    for piece in pieces:
-        if type(piece) is not list or len(piece) != 2 or any(type(at) is not int for at in piece):
-            raise InvalidLineError(f"the extents of {name} are not pairs of whole numbers")
-    shown = View(tuple((start, stop) for start, stop in pieces), tail)
-    if view.build_view(shown.extents, tail) != shown:
-        raise InvalidLineError(f"the extents of {name} are not sorted and disjoint")
-    if not is_inside(shown, born, end):
-        raise InvalidLineError(f"{name} reaches outside of the log ({born} to {end})")
-    return shown
