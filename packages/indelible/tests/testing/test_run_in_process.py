@@ -32,7 +32,7 @@ def test_an_error_that_cannot_be_made_again_is_told():
 
 
 def test_a_result_that_cannot_be_carried_over_is_told():
-    with pytest.raises(ChildError, match="result cannot be carried over"):
+    with pytest.raises(ChildError, match="result cannot be pickled"):
         run_in_process(work.unsendable)
 
 
@@ -81,7 +81,7 @@ def test_what_another_process_cannot_find_is_refused_at_once(function):
 
 
 def test_an_argument_that_cannot_travel_is_refused_at_once():
-    with pytest.raises(ValueError, match="cannot be carried over"):
+    with pytest.raises(ValueError, match="cannot be pickled"):
         run_in_process(work.named, lambda: 1)
 
 

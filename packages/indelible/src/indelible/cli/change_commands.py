@@ -66,7 +66,7 @@ def _check_ttl(ttl: float | None) -> None:
     if ttl is not None and not 0 < ttl <= TTL_S_MAX:
         raise UsageError(
             f"--ttl is a number of seconds above 0 and up to {TTL_S_MAX}, not {ttl:g}."
-            " Without it a session never runs out"
+            " Without it, a session never expires"
         )
 
 
@@ -76,7 +76,7 @@ def read_stdin() -> str:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"what came on stdin is no UTF-8 text: {error.reason} at byte {error.start}."
+            f"stdin is not UTF-8 text: {error.reason} at byte {error.start}."
             " Nothing was written"
         ) from None
     # `echo` and editors add a newline at the end, which is not part of the message.

@@ -79,11 +79,11 @@ def _suggest_next_step(error: MemoryStoreError) -> list[str]:
     if isinstance(error, UsageError) and "nothing" not in error.message.lower():
         return ["Nothing was changed."]
     if error.details.get("imported") and "line" in error.details:
-        return [f"{format_count(error.imported, 'session')} before it came in, and stay."]
+        return [f"{format_count(error.imported, 'session')} before it were imported, and stay."]
     steps: list[str] = []
     if error.details.get("copied"):
         copied = format_count(error.copied, "session")
-        steps += [f"{copied} came over before that, and stay: run it again to go on."]
+        steps += [f"{copied} were copied before that, and stay: run it again to continue."]
     if isinstance(error, BusyError):
         steps += ["Try again, or wait longer with --busy-timeout SECONDS."]
     return steps

@@ -81,7 +81,7 @@ def _parse_object(text: str | None) -> dict[str, JsonValue] | None:
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--metadata is no JSON: {error}. Nothing was written") from None
+        raise UsageError(f"--metadata is not JSON: {error}. Nothing was written") from None
     if not isinstance(parsed, dict):
         raise UsageError(f"--metadata is an object, not {text!r}. Nothing was written")
     return parsed

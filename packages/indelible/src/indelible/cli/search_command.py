@@ -35,7 +35,7 @@ def search(
     ] = None,
     where: Where = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=SEARCH_HITS_MAX, metavar="N", help="So many at most.")
+        int, typer.Option(min=1, max=SEARCH_HITS_MAX, metavar="N", help="List this many at most.")
     ] = HITS_DEFAULT,
     around: Annotated[
         int, typer.Option(min=0, max=SEARCH_HITS_MAX, metavar="N", help="With N entries around.")

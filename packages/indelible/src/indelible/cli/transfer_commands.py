@@ -217,5 +217,5 @@ def _translate_file_errors(file: str) -> Iterator[None]:
         raise UnavailableError(f"the file {file} cannot be used: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"the file {file} is no export of indelible: it is not UTF-8 text"
+            f"the file {file} is not an export of indelible: it is not UTF-8 text"
         ) from error

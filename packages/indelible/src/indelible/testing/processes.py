@@ -117,7 +117,7 @@ class Started:
             kind, value, said = pickle.loads(self._answer)  # noqa: S301 (our own child's)
         except Exception as error:  # noqa: BLE001 (a class may fail in any way to be made again)
             raise ChildError(
-                f"the answer of {self._name} cannot be carried over: {error}"
+                f"the answer of {self._name} cannot be pickled: {error}"
             ) from None
         if kind == "returned":
             return value
@@ -180,7 +180,7 @@ def _pickle_call(function: Callable[..., Any], args: tuple[Any, ...], named: Any
     try:
         return where.encode() + b"\n" + pickle.dumps((args, named))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise ValueError(f"an argument of {name} cannot be carried over: {error}") from None
+        raise ValueError(f"an argument of {name} cannot be pickled: {error}") from None
 
 
 def run_child(pipe: int) -> None:
@@ -205,7 +205,7 @@ def _pickle_answer(kind: str, value: Any, said: str) -> bytes:
             pickle.loads(answer)  # noqa: S301 (our own)
         return answer
     except Exception as error:  # noqa: BLE001 (a class may fail in any way)
-        said = said or f"its result cannot be carried over: {error}"
+        said = said or f"its result cannot be pickled: {error}"
         return pickle.dumps(("raised", None, said))
 
 

@@ -66,7 +66,14 @@ from indelible.view import View
 
 EXPORT_FORMAT = 1
 
-_KINDS = frozenset({"session", "entry", "snapshot", "journal", "end"})
+# The kinds of lines, as errors name them.
+_KINDS = {
+    "session": "a session line",
+    "entry": "an entry line",
+    "snapshot": "a snapshot line",
+    "journal": "a journal line",
+    "end": "an end line",
+}
 
 # The name of an incomplete export, before random digits.
 PARTIAL_PREFIX = ".indelible-export-"
@@ -229,7 +236,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
             if kind == "session" and incoming is None:
                 incoming = yield from _begin_session(parse_session(fields))
             elif incoming is None:
-                raise _build_line_error(number, f"a {kind} line outside of a session")
+                raise _build_line_error(number, f"{_KINDS[kind]} outside of a session")
             elif kind == "end":
                 yield from _finish_session(incoming, fields)
                 check, incoming = incoming.check, None
@@ -247,7 +254,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
             )
     except InvalidLineError as error:
         yield from _discard_stage(incoming)
-        refusal = _build_line_error(number, f"a {kind} line that no store wrote: {error}")
+        refusal = _build_line_error(number, f"{_KINDS[kind]} that no store wrote: {error}")
         raise refusal.copy(imported=sessions) from error
     except MemoryStoreError as error:
         yield from _discard_stage(incoming)
@@ -367,7 +374,7 @@ def _parse_line(number: int, text: str) -> tuple[str, dict[str, Any]]:
     if kind not in _KINDS:
         raise _build_line_error(number, f"a line of an unknown kind, {kind[:60]!r}")
     if not isinstance(fields, dict):
-        raise _build_line_error(number, f"a {kind} line without fields")
+        raise _build_line_error(number, f"{_KINDS[kind]} without fields")
     return kind, fields
 
 
