@@ -57,7 +57,11 @@ def copy_sessions(
         raise UsageError(f"session_ids is a list of ids, not {session_ids!r}", value=session_ids)
     if session_ids is not None and prefix:
         raise UsageError("a copy takes ids of sessions or a prefix, not both", value=prefix)
-    names = _iter_ids(source, prefix) if session_ids is None else _check_active(source, session_ids)
+    names: Iterable[str] = (
+        iter_session_ids(source, prefix=prefix, expired=True)
+        if session_ids is None
+        else _check_active(source, session_ids)
+    )
     with _open_temporary_file() as ledger:
         work = _Copier(source, target, ledger, dry_run=dry_run, progress=progress)
         try:
@@ -72,12 +76,14 @@ def copy_sessions(
         return work.report()
 
 
-def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:
-    """Iterate over the ids of a store, page by page, with expired ones."""
-    page = store.list_sessions(prefix=prefix, expired=True)
+def iter_session_ids(
+    store: MemoryStore, *, prefix: str = "", expired: bool = False
+) -> Iterator[str]:
+    """Iterate over the ids of a store, page by page; with `expired`, over all that are known."""
+    page = store.list_sessions(prefix=prefix, expired=expired)
     yield from page.ids
     while page.cursor is not None:
-        page = store.list_sessions(prefix=prefix, expired=True, cursor=page.cursor)
+        page = store.list_sessions(prefix=prefix, expired=expired, cursor=page.cursor)
         yield from page.ids
 
 

@@ -76,8 +76,7 @@ def read_stdin() -> str:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"stdin is not UTF-8 text: {error.reason} at byte {error.start}."
-            " Nothing was written"
+            f"stdin is not UTF-8 text: {error.reason} at byte {error.start}. Nothing was written"
         ) from None
     # `echo` and editors add a newline at the end, which is not part of the message.
     return text[:-1].removesuffix("\r") if text.endswith("\n") else text

@@ -20,6 +20,7 @@ import indelible
 from indelible.connect import Storage, find_engine, find_file
 from indelible.core.limits import BUSY_TIMEOUT_S
 from indelible.core.redaction import redact_url
+from indelible.session_copy import iter_session_ids
 from memory_contract.adapter import CAPABILITIES, Adapter, Message
 from memory_contract.calls import format_error
 from memory_contract.handles import then
@@ -155,7 +156,7 @@ class SessionEraser:
     def __call__(self, workspace: Path, sessions: Iterable[str]) -> None:
         """Forget every session of the workspace's namespace, also those that expired."""
         with indelible.open(self.url, namespace=_build_namespace(workspace)) as store:
-            for session in {*_list_sessions(store), *sessions}:
+            for session in {*iter_session_ids(store, expired=True), *sessions}:
                 with contextlib.suppress(indelible.UsageError, indelible.LimitError):
                     store.forget(session)
 
@@ -250,7 +251,7 @@ class StoreHandle:
         return (
             _list_sessions_async(self._store, page)
             if inspect.isawaitable(page)
-            else _list_sessions(self._store)
+            else list(iter_session_ids(self._store))
         )
 
     def put_item(
@@ -303,15 +304,6 @@ class StoreHandle:
 def _to_kit_messages(history: list[indelible.ChatMessage]) -> list[Message]:
     # The kit expects the field, also if there is no content.
     return [{"content": None} | message.model_dump(exclude_unset=True) for message in history]
-
-
-def _list_sessions(store: Any) -> list[str]:
-    page = store.list_sessions()
-    found: list[str] = page.ids
-    while page.cursor is not None:
-        page = store.list_sessions(cursor=page.cursor)
-        found += page.ids
-    return found
 
 
 async def _list_sessions_async(store: Any, first: Any) -> list[str]:

@@ -116,9 +116,7 @@ class Started:
         try:
             kind, value, said = pickle.loads(self._answer)  # noqa: S301 (our own child's)
         except Exception as error:  # noqa: BLE001 (a class may fail in any way to be made again)
-            raise ChildError(
-                f"the answer of {self._name} cannot be pickled: {error}"
-            ) from None
+            raise ChildError(f"the answer of {self._name} cannot be pickled: {error}") from None
         if kind == "returned":
             return value
         if isinstance(value, BaseException):

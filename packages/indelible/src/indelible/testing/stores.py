@@ -18,6 +18,7 @@ from indelible.core.backend import AsyncBackend
 from indelible.core.plan import Operation
 from indelible.core.settings import Settings
 from indelible.model import Claims
+from indelible.session_copy import iter_session_ids
 
 T = TypeVar("T")
 
@@ -149,15 +150,5 @@ def _erase_afterwards(url: str, namespace: str) -> Iterator[None]:
     finally:
         if url not in NEW_FILE and find_engine(url).storage is not Storage.MEMORY:
             with _ignore_warnings(), indelible.open(url, namespace=namespace) as store:
-                for name in _list_sessions(store):
+                for name in list(iter_session_ids(store, expired=True)):
                     store.forget(name)
-
-
-def _list_sessions(store: MemoryStore) -> list[str]:
-    names: list[str] = []
-    page = store.list_sessions()
-    while True:
-        names += page.ids
-        if page.cursor is None:
-            return names
-        page = store.list_sessions(cursor=page.cursor)
