@@ -37,20 +37,13 @@ from indelible.core.content import (
     get_block_text,
     get_content_text,
     parse_arguments,
+    to_common_role,
 )
 from indelible.core.limits import ROLE_CHARS_MAX
 from indelible.core.tool_calls import find_answers_given, find_calls_made
 
 FORM: Final = "form"
 SHARED: Final = "shared"
-# Other names of the same roles.
-_ROLES: Final = {
-    "human": "user",
-    "ai": "assistant",
-    "model": "assistant",
-    "chatbot": "assistant",
-    "function": "tool",
-}
 
 
 def keep_form(
@@ -214,7 +207,7 @@ def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
             name = _find_result_name(message, call_id) or names.get(call_id, "")
             results.append(StoredResult(call_id, name, content, is_error))
         names.update((call.id, call.name) for call in calls.values())
-        role = _ROLES.get(message.role, message.role)
+        role = to_common_role(message.role)
         said = (
             []
             if message.tool_call_id is not None and role == "tool"

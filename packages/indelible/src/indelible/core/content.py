@@ -34,7 +34,20 @@ _KINDS: Final[dict[Any, BlockKind]] = {
     "tool_call": "call",
     "tool_result": "result",
 }
+# Other names of the same roles.
+_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "chatbot": "assistant",
+    "function": "tool",
+}
 _WORDS: Final = {"text": ("text", "refusal"), "thinking": ("thinking", "text", "content")}
+
+
+def to_common_role(role: str) -> str:
+    """Return the role under the name that most models use for it."""
+    return _ROLES.get(role, role)
 
 
 def get_block_kind(block: Mapping[str, Any]) -> BlockKind:

@@ -20,20 +20,18 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from indelible.core.content import get_block_kind, get_block_text, parse_arguments
+from indelible.core.content import (
+    get_block_kind,
+    get_block_text,
+    parse_arguments,
+    to_common_role,
+)
 from indelible.core.tool_calls import find_answers_given, pair_calls
 from indelible.errors import UsageError
 from indelible.model import ChatMessage, Summary, ToolCall, ToolResult, Value
 
 JsonObject = dict[str, Any]
 
-_ROLES: Final = {
-    "human": "user",
-    "ai": "assistant",
-    "model": "assistant",
-    "chatbot": "assistant",
-    "function": "tool",
-}
 _INSTRUCTIONS: Final = frozenset({"system", "developer"})
 # Fields of OpenAI's messages that are stored as they are, beside those of a `ChatMessage`.
 _OPENAI_FIELDS: Final = ("refusal", "audio")
@@ -239,7 +237,7 @@ def _parse_value(value: Value) -> _Message:
     results = find_answers_given(value)
     if not isinstance(value, ChatMessage):
         return _Message("tool", None, [], results, {})
-    role = _ROLES.get(value.role, value.role)
+    role = to_common_role(value.role)
     if role == "tool" and value.tool_call_id is not None:
         return _Message(role, None, [], results, {})
     blocks = value.content if isinstance(value.content, list) else []
