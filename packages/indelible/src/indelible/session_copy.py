@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from indelible.core.plans.verification import Progress
+from indelible.core.rules import require_active
 from indelible.errors import (
     ConflictError,
     CorruptEntryError,
@@ -91,12 +92,7 @@ def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
     """Return the ids, or raise if one of them is not active."""
     names = list(dict.fromkeys(session_ids))
     for name in names:
-        status = store.session(name).status
-        if status is not Status.ACTIVE:
-            expired = ": it expired" if status is Status.EXPIRED else ""
-            raise SessionNotFoundError(
-                f"there is no session {name!r} to copy{expired}", session=name
-            )
+        require_active(name, store.session(name).status)
     return names
 
 

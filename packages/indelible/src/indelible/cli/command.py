@@ -16,8 +16,8 @@ from indelible.cli.location import Location
 from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
-from indelible.errors import SessionNotFoundError
-from indelible.model import SessionInfo, Status
+from indelible.core.rules import require_active
+from indelible.model import SessionInfo
 
 P = ParamSpec("P")
 
@@ -53,9 +53,7 @@ class CommandContext:
         To the store, an unknown id is a new session; on a command line it is a typing error.
         """
         info = self.store.session(session)
-        if info.status is not Status.ACTIVE:
-            expired = ": it expired" if info.status is Status.EXPIRED else ""
-            raise SessionNotFoundError(f"there is no session {session!r}{expired}", session=session)
+        require_active(session, info.status)
         return info
 
 

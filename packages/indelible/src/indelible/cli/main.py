@@ -131,11 +131,11 @@ def _add_command(
     command: Callable[..., None],
     panel: str,
     *examples: str,
-    name: str = "",
 ) -> None:
     """Add a command. Each example is a paragraph, so that help formatters do not join them."""
+    name = command.__name__.rstrip("_").replace("_", "-")
     epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
-    app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
+    app.command(name, rich_help_panel=panel, epilog=epilog)(command)
 
 
 _add_command(
@@ -219,9 +219,7 @@ _add_command(
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
     "export bug.html user-42 --html --redact --url agent.db",
 )
-_add_command(
-    transfer_commands.import_, MAINTAIN, "import backup.jsonl --url restored.db", name="import"
-)
+_add_command(transfer_commands.import_, MAINTAIN, "import backup.jsonl --url restored.db")
 _add_command(
     copy_command.copy,
     MAINTAIN,
@@ -238,14 +236,12 @@ _add_command(
     MAINTAIN,
     "import-langchain chats/ --url agent.db",
     "import-langchain redis://localhost --dry-run --url agent.db",
-    name="import-langchain",
 )
 _add_command(
     adapter_commands.import_langgraph,
     MAINTAIN,
     "import-langgraph checkpoints.db --url agent.db",
     "import-langgraph checkpoints.db --dry-run --url agent.db",
-    name="import-langgraph",
 )
 _add_command(
     adapter_commands.mcp,

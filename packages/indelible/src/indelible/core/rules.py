@@ -148,14 +148,12 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
         )
 
 
-def require_active(session: str, head: Head) -> None:
+def require_active(session: str, status: Status) -> None:
     """Raise if the session is new or expired."""
-    if head.status is not Status.ACTIVE:
+    if status is not Status.ACTIVE:
+        expired = ": it expired" if status is Status.EXPIRED else ""
         raise SessionNotFoundError(
-            f"there is no session {session!r}"
-            + (": it expired" if head.status is Status.EXPIRED else ""),
-            session=session,
-            status=head.status,
+            f"there is no session {session!r}{expired}", session=session, status=status
         )
 
 

@@ -47,7 +47,7 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import check_key, send_append, to_dict, validate
-from indelible.core.plans.read import EntryDecoder, OnCorrupt, check_limit
+from indelible.core.plans.read import EntryDecoder, OnCorrupt, check_limit, check_number
 from indelible.core.plans.view_changes import hide_found
 from indelible.core.settings import Settings, check_session_id, check_text, check_ttl_s
 from indelible.errors import BusyError, ConflictError, UsageError
@@ -266,8 +266,7 @@ def _refresh(settings: Settings, session: str, name: str) -> Plan[Memory | None]
 def compact_memories(settings: Settings, collection: Collection, *, keep: int) -> Plan[ViewChange]:
     """Hide all but the newest versions of each memory, so that a vacuum can free them."""
     session = build_collection_id(collection)
-    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-        raise UsageError(f"keep is a number of versions from 1 up, not {keep!r}", value=keep)
+    check_number(keep, "keep", least=1)
 
     def find_old() -> Plan[tuple[Head, Extents]]:
         head, places = yield from _find_all(session, ItemPlace("", 0))

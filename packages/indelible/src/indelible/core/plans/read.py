@@ -269,19 +269,23 @@ def decode_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSu
     ]
 
 
+def check_number(number: int, what: str, *, least: int) -> int:
+    """Check a whole number that has a lower bound."""
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise UsageError(f"{what} is a number from {least} up, not {number!r}", value=number)
+    return number
+
+
 def check_count(count: int | None, what: str) -> int | None:
     """Check a count, which may be zero or None."""
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-        raise UsageError(f"{what} is a number from 0 up, not {count!r}", value=count)
-    return count
+    return None if count is None else check_number(count, what, least=0)
 
 
 def check_limit(limit: int | None) -> int:
     """Check the size of a page."""
     if limit is None:
         return PAGE_ENTRIES_DEFAULT
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise UsageError(f"limit is a number from 1 up, not {limit!r}", value=limit)
+    check_number(limit, "limit", least=1)
     if limit > PAGE_ENTRIES_MAX:
         raise LimitError(
             f"a page of {limit} is over the limit of {PAGE_ENTRIES_MAX}",

@@ -92,7 +92,7 @@ def export(
     """Write sessions line by line."""
     names = yield from list_all_sessions(session_id, prefix=prefix)
     if session_id is not None:
-        require_active(session_id, (yield from perform(ReadHead(session_id))))
+        require_active(session_id, (yield from perform(ReadHead(session_id))).status)
     _write_line(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
     entries = snapshots = sessions = 0
     skipped: list[Finding] = []

@@ -326,7 +326,7 @@ def reverse(
     def propose(new_key: str) -> Plan[Proposed]:
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
         head = journal.head
-        require_active(session, head)
+        require_active(session, head.status)
         refuse_if_moved(session, expected, head.version)
         line = find_line(journal.lines)
         if line is None:
@@ -379,14 +379,14 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     for name in names:
         # No snapshot is named by what is not valid text; do not send it to the engine.
         if not is_text(name):
-            require_active(session, (yield from perform(ReadHead(session))))
+            require_active(session, (yield from perform(ReadHead(session))).status)
             raise build_snapshot_not_found_error(session, name)
     found = yield from perform(ReadSnapshots(session, names))
-    require_active(session, found.head)
+    require_active(session, found.head.status)
     there = {record.id: record for record in found.records}
     if not there.keys() >= set(names):
         found = yield from perform(ReadSnapshots(session))
-        require_active(session, found.head)
+        require_active(session, found.head.status)
         there = {name: find_snapshot(session, found.records, name) for name in names}
     records = tuple(there[name] for name in names)
     for record in records:
