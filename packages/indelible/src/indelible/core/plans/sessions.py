@@ -16,7 +16,7 @@ from indelible.core.cursors import build_list_cursor, parse_list_cursor
 from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
 from indelible.core.operations import Head, ListSessions, ReadCursorKey, ReadHead, SetMetadata
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.read import check_limit, verify_cursor
+from indelible.core.plans.read import check_limit, check_number, verify_cursor
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
 from indelible.errors import FormatError, LimitError, UsageError
 from indelible.model import SessionInfo, SessionList, Status
@@ -65,8 +65,8 @@ def list_sessions(
     """List a page of active sessions, or of all that are still known."""
     if prefix != "":
         check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
-    if scan_max is not None and (type(scan_max) is not int or scan_max < 1):
-        raise UsageError(f"scan_max is a number from 1 up, not {scan_max!r}", value=scan_max)
+    if scan_max is not None:
+        check_number(scan_max, "scan_max", least=1)
     op = ListSessions(
         prefix,
         None,
