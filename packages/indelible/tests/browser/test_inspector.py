@@ -112,7 +112,7 @@ def test_everything_works_without_javascript(enter, own, own_store):
     page.get_by_role("link", name=SESSION, exact=True).click()
     page.locator("input[type=range]").fill("0")
     page.get_by_role("button", name="Go").click()
-    expect(page.locator(".banner")).to_contain_text("snapshot before the refund")
+    expect(page.locator(".banner")).to_contain_text("snapshot “before the refund”")
     page.get_by_role("link", name="Compare with now").click()
     expect(page.locator(".is-added")).to_have_count(5)
     page.get_by_label("To").select_option("2")

@@ -17,12 +17,12 @@ def test_moments_of_one_millisecond_are_in_order():
         store.save_snapshot("s", label="third")
         moments = list_moments(store.timeline("s"))
     assert [(moment.label, moment.extents, len(moment.changes)) for moment in moments] == [
-        ("snapshot first", ((0, 1),), 0),
+        ("snapshot “first”", ((0, 1),), 0),
         ("before the clear", ((0, 1),), 0),
         ("after the clear", (), 1),
-        ("snapshot second", ((1, 2),), 1),
+        ("snapshot “second”", ((1, 2),), 1),
         ("before the trim", ((1, 3),), 1),
         ("after the trim", ((2, 3),), 2),
-        ("snapshot third", ((2, 3),), 2),
+        ("snapshot “third”", ((2, 3),), 2),
         ("now", ((2, 3),), 2),
     ]

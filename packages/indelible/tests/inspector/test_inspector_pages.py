@@ -56,7 +56,7 @@ def test_a_session_shows_calls_with_their_results_and_what_is_hidden(reader):
 def test_a_session_as_it_was(reader):
     was = reader.get("/session", id=SESSION, at="0")
     assert positions(was) == [0, 1, 2, 4]
-    assert "This is the session <b>snapshot before the refund</b>" in was.text
+    assert "This is the session <b>snapshot “before the refund”</b>" in was.text
     before = reader.get("/session", id=SESSION, at="2")
     assert "before the rollback" in before.text
     assert (positions(before), hidden(before)) == ([0, 1, 2, 4, 5, 6], [])

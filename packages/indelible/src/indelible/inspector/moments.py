@@ -84,7 +84,7 @@ def _list_of_change(timeline: Timeline, change: Change, newer: int) -> Iterator[
 def _build_of_snapshot(snapshot: Snapshot, changes: Sequence[Change]) -> Moment:
     return Moment(
         id=f"snapshot:{snapshot.id}",
-        label=f"snapshot {snapshot.label or snapshot.id[:8]}",
+        label=f"snapshot “{snapshot.label or snapshot.id[:8]}”",
         at=snapshot.taken_at,
         extents=snapshot.extents,
         end=snapshot.extents[-1][1] if snapshot.extents else 0,
