@@ -21,7 +21,7 @@ from indelible.inspector.moments import (
     plan_reads,
 )
 from indelible.inspector.rows import PageRow, TextWriter, build_rows, show_as_of, to_timeline_entry
-from indelible.model import Status, Timeline, TimelineEntry, VerifyReport
+from indelible.model import Status, StoredValue, Timeline, TimelineEntry, VerifyReport
 from indelible.store_async import AsyncMemoryStore
 from indelible.view import Extents, contains
 
@@ -167,14 +167,15 @@ class Pages:
                 session=session,
             )
         writer = TextWriter(chars_max=ENTRY_CHARS_MAX)
+        value = getattr(entries[0].entry, "value", None)
         (row,) = build_rows(
-            found.entries,
+            # A value of a thread stands here by itself, and not with its step.
+            entries if isinstance(value, StoredValue) else found.entries,
             first=position,
             end=position + 1,
             changes=found.changes,
             writer=writer,
         )
-        value = getattr(entries[0].entry, "value", None)
         raw = None if value is None else writer.write(value.model_dump(mode="json"))
         return {"info": found.info, "row": row, "raw": raw}
 
