@@ -18,17 +18,9 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("store", RIGHT)
-def test_a_right_store_passes(store, seed):
-    report = check(RIGHT[store], gates=["sequential"], seed=seed, budget_s=300)
-    assert report.verdict == "PASS", [r for r in report.results if r.verdict == "FAIL"]
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_file_of_indelible_passes(seed, tmp_path):
-    url = f"sqlite:///{tmp_path}/x.db"
-    report = check(url, gates=["sequential"], seed=seed, budget_s=300)
+def test_a_right_store_passes(store):
+    report = check(RIGHT[store], gates=["sequential"], seed=1, budget_s=300)
     assert report.verdict == "PASS", [r for r in report.results if r.verdict == "FAIL"]
 
 

@@ -8,17 +8,14 @@ import os
 import pytest
 
 from goldfish_stores import GOLDFISH, RIGHT
-from memory_contract import Adapter
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import FAULT_GATES
 from memory_contract.goldfish import examine, survey
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
-from memory_contract.targets import resolve
 from tests.support import server_goldfish
 
 # One in the everyday run; a soak asks for more.
 SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "1")))
-OURS = ("memory:", "sqlite:///x.db")
 # In which gates a goldfish must be caught, so that no gate goes untested.
 GATES = ("sequential", "edges", "lifecycle", "concurrency", "faults", "crash", "recall")
 
@@ -32,30 +29,22 @@ def test_a_goldfish_is_caught_by_the_case_that_names_it(name, seed):
     assert found.modes
 
 
-def adapter_of(name, folder) -> Adapter:
-    if name in RIGHT:
-        return RIGHT[name]
-    return resolve(name.replace("x.db", f"{folder}/x.db"))
-
-
 # These differ from `list_store` in when a session's time begins anew, and in nothing else.
 RENEWED_OTHERWISE = {"list_renewed_by_reading", "list_that_ends_on_time"}
 ASKED = [
     (name, gate)
-    for name in (*RIGHT, *OURS)
+    for name in RIGHT
     for gate in GATES
     if gate == "lifecycle" or name not in RENEWED_OTHERWISE
-    # Our own have their bad days where every engine has, in `tests/contract`.
-    if gate not in FAULT_GATES or name in RIGHT
     # Only some search, and these differ from `sqlite_store` in nothing else.
-    if name in OURS or (gate == "recall") == RIGHT[name].claims(["search"])
+    if (gate == "recall") == RIGHT[name].claims(["search"])
 ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("name", "gate"), ASKED)
-def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
-    subject = StoreUnderTest(adapter_of(name, tmp_path))
+def test_a_right_store_is_caught_by_no_case(name, gate, seed):
+    subject = StoreUnderTest(RIGHT[name])
     try:
         results = [
             known or run_case(case, mode, subject, seed=seed)
