@@ -113,6 +113,8 @@ def test_a_store_that_is_told_no_place_does_not_write_to_the_users_file(
     name, call, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
+    # The current folder is that of the whole process: it stays, also for a moment.
+    monkeypatch.setattr("os.chdir", None)
     with pytest.raises(
         TargetError, match=r"takes no workspace.* writes to class_stores_notes\.db"
     ) as refused:

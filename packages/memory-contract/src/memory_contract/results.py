@@ -17,6 +17,8 @@ CONTRACT_VERSION: Final = "1.1"
 CaseVerdict = Literal["PASS", "FAIL", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED", "DEVIATION"]
 # Those that say that nothing was found out, although something should have been.
 SILENT: Final = frozenset({"UNKNOWN", "VACUOUS", "NOT RUN"})
+# How the reason begins of a case that needs capabilities which the store does not claim.
+UNCLAIMED: Final = "the store does not claim "
 
 # How many anomalies of one name a result holds.
 TOLD_MAX: Final = 30

@@ -25,6 +25,7 @@ from memory_contract.gates import FAULT_GATES, Mode
 from memory_contract.handles import Loop, LoopFactory, close, find_flavours, open_handle
 from memory_contract.results import (
     RAISED,
+    UNCLAIMED,
     CaseResult,
     CaseVerdict,
     Failure,
@@ -207,7 +208,7 @@ def _find_known_result(case: Case, mode: Mode, subject: StoreUnderTest) -> CaseR
     adapter, reason = subject.adapter, ""
     verdict: CaseVerdict = "NOT CLAIMED"
     if missing := sorted(case.needs - set(adapter.capabilities)):
-        reason = f"the store does not claim {', '.join(missing)}"
+        reason = f"{UNCLAIMED}{', '.join(missing)}"
     elif case.durable and adapter.durability == "none":
         reason = "the store claims no durability"
     elif _REACHES.index(adapter.reach) < _REACHES.index(case.reach):

@@ -22,7 +22,7 @@ from memory_contract.report.text import (
     verdict_of,
     visible,
 )
-from memory_contract.results import CaseResult, CaseVerdict, Report
+from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
 
 # Proofs that are shown in full; the other failures have a line each, and the report folder all.
 PROOFS_MAX: Final = 8
@@ -181,14 +181,23 @@ def _render_gates(report: Report) -> Iterator[Line]:
 
 
 def _render_reasons(report: Report) -> Iterator[Line]:
-    """Why what is not PASS is not: results with one reason share a line."""
+    """Why what is not PASS is not: results with one reason share a line.
+
+    All capabilities that the store does not claim are one reason.
+    """
     groups: dict[tuple[CaseVerdict, str], list[CaseResult]] = defaultdict(list)
+    unclaimed: set[str] = set()
     for result in report.results:
         if result.verdict not in ("PASS", "FAIL"):
-            groups[result.verdict, result.reason].append(result)
+            reason = result.reason
+            if reason.startswith(UNCLAIMED):
+                unclaimed |= {*reason.removeprefix(UNCLAIMED).split(", ")}
+                reason = UNCLAIMED
+            groups[result.verdict, reason].append(result)
     for verdict, reason in sorted(groups, key=lambda group: VERDICTS.index(group[0])):
         results = groups[verdict, reason]
-        words = visible(reason) or "no reason was given"
+        names = ", ".join(sorted(unclaimed)) if reason == UNCLAIMED else ""
+        words = visible(reason + names) or "no reason was given"
         yield Line(f"{verdict} ({len(results)})  {words}", STYLES[verdict])
         # What a store does not offer is known by the reason alone.
         if verdict != "NOT CLAIMED":

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, import_from_here
+from memory_contract.adapter import Adapter, import_from_here, import_object
 from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
 from memory_contract.handles import Loop
@@ -18,7 +18,7 @@ from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, bind, enter, write_factory
-from memory_contract.targets.probe import build_adapter
+from memory_contract.targets.probe import build_adapter, expect_no_files
 from memory_contract.targets.simple_stores import VOCABULARIES
 from memory_contract.targets.vocabulary import Vocabulary, close_object
 from memory_contract.timeouts import run_with_timeout
@@ -168,7 +168,8 @@ def _from_adapter(adapter: Adapter, claims: Claims) -> Adapter:
     if not isinstance(found, type):
         try:
             factory = bind(found, name, server=adapter.server)
-            if "session" not in factory.takes and _is_handle(_make_twice(factory)):
+            # An adapter's own opener takes a workspace.
+            if factory.takes == ("folder",) and _is_handle(_make_twice(factory)):
                 return adapter
         except Exception:  # noqa: BLE001 -- the run says what is wrong with it
             return adapter
@@ -187,8 +188,9 @@ def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
     if isinstance(found, type) and _recognise(found) is None:
         raise TargetError(f"{name} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
     factory = bind(found, name, server=claims.get("server"))
-    vocabulary = _recognise(found) if isinstance(found, type) else _recognise_made(factory)
-    assert vocabulary is not None
+    if factory.is_told_nothing:
+        expect_no_files(factory)
+    vocabulary = recognise_made(factory)
     _expect_sessions(found, factory, vocabulary)
     return build_adapter(factory, vocabulary, name, claims)
 
@@ -207,14 +209,14 @@ def _recognise(found: Any) -> Vocabulary | None:
     return next((each for each in every if each.is_spoken_by(found)), None)
 
 
-def _recognise_made(factory: Factory) -> Vocabulary:
+def recognise_made(factory: Factory) -> Vocabulary:
+    """The vocabulary of a class, or of what a factory makes."""
+    if vocabulary := isinstance(found := import_object(factory.name), type) and _recognise(found):
+        return vocabulary
     try:
         store = _make_twice(factory)
     except Exception as error:
-        where = " in an empty folder, and takes no workspace" if factory.is_told_nothing else ""
-        raise Unreachable(
-            f"{factory.name} cannot be called{where}: {format_error(error)}"
-        ) from error
+        raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
     vocabulary = _recognise(store)
     if vocabulary is None:
         raise TargetError(
@@ -249,8 +251,5 @@ def _make_twice(factory: Factory) -> Any:
         finally:
             loop.close()
 
-    with (
-        tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder,
-        factory.work_in(Path(folder)),
-    ):
+    with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder:
         return run_with_timeout(CALL_S_MAX, lambda: make(Path(folder)))

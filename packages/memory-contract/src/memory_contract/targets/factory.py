@@ -6,7 +6,6 @@ well, with the URL of its own as the default. A class whose constructor takes on
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -61,10 +60,6 @@ class Factory:
     def is_told_nothing(self) -> bool:
         """Whether the store decides by itself where its data goes."""
         return not self.is_told_workspace and self.server is None
-
-    def work_in(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        """Make a folder the current one for a store that is told nothing: it may write there."""
-        return contextlib.chdir(folder) if self.is_told_nothing else contextlib.nullcontext()
 
     def make(self, workspace: Path, *, session: str = "", server: str | None = None) -> Any:
         """Call it."""

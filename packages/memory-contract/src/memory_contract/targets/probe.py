@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent import futures
@@ -22,6 +24,7 @@ from memory_contract.adapter import (
     Capability,
     Flavour,
     Reach,
+    Refused,
     import_object,
 )
 from memory_contract.calls import format_error
@@ -38,7 +41,7 @@ from memory_contract.targets.simple_stores import (
 )
 from memory_contract.targets.vocabulary import Sessions, Vocabulary
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
+from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, WorkersUnavailable
 
 # A bound on what hangs: then only what was seen until then is known.
 PROBE_S_MAX: Final = 20.0
@@ -141,10 +144,8 @@ def build_adapter(
     )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
-        current = next(folders)
         try:
-            with factory.work_in(current):
-                run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders, current))
+            run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders))
         except WorkTimedOut as error:
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
@@ -172,12 +173,12 @@ def _make_folders(home: Path) -> Iterator[Path]:
         yield folder
 
 
-def _probe(findings: Findings, folders: Iterator[Path], current: Path) -> None:
+def _probe(findings: Findings, folders: Iterator[Path]) -> None:
     if not _find_opener(findings, folders):
         _expect_opened(findings)
         return
     if findings.opener.factory.is_told_nothing:
-        _expect_own_data(findings, current)
+        _expect_own_data(findings)
     _choose_flavours(findings)
     findings.reach = _find_reach(findings, next(folders))
     if findings.is_simple:
@@ -228,24 +229,66 @@ def _expect_opened(findings: Findings) -> None:
     ) from error
 
 
-def _expect_own_data(findings: Findings, current: Path) -> None:
+def _expect_own_data(findings: Findings) -> None:
     """Raise for a store that chooses a place by itself: all cases would work on the same data."""
-    name = findings.opener.factory.name
-    kind = next(each.kind for each in findings.attempts.values() if each.works)
-    files = sorted(path.name for path in current.iterdir())
-    if files:
-        what = f"writes to {files[0]} in the current folder"
-    elif any(each.seen_by_other for each in findings.attempts.values()):
+    if any(each.seen_by_other for each in findings.attempts.values()):
+        kind = next(each.kind for each in findings.attempts.values() if each.works)
         what = f"has one place for all of its data, and now a session {_SESSION!r} there"
-    else:
-        return
-    assert kind is not None
-    hint = write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
+        raise _refuse_shared_place(findings.opener.factory, what, kind)
+
+
+def _refuse_shared_place(factory: Factory, what: str, kind: type | None) -> TargetError:
+    hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
     # A class that takes nothing cannot be told its place yet.
     hint = hint.replace("()\n", "(...)  # with its data in the folder `workspace`\n")
-    raise TargetError(
-        f"{name} takes no workspace, and its store {what}; each case needs an empty one", hint=hint
+    return TargetError(
+        f"{factory.name} takes no workspace, and its store {what}; each case needs an empty one",
+        hint=hint,
     )
+
+
+@dataclass(slots=True)
+class FolderTrial:
+    """Tries a store in a worker whose current folder is empty, and its class.
+
+    The current folder belongs to the whole process, so that of the kit stays as it is.
+    """
+
+    factory: Factory
+    folder: Path
+    kind: str = ""
+
+    def install(self) -> None:
+        """Open the store, and write to it."""
+        from memory_contract.targets import recognise_made  # noqa: PLC0415
+
+        sys.path[:] = [str(Path(each).absolute()) for each in sys.path]
+        os.chdir(self.folder)
+        vocabulary = recognise_made(self.factory)
+        findings = Findings(OpenStore(self.factory, vocabulary), reach="handle")
+        with tempfile.TemporaryDirectory(prefix="kit-probe-") as home:
+            _find_opener(findings, _make_folders(Path(home)))
+        for each in findings.attempts.values():
+            if each.kind is not None:
+                self.kind = f"{each.kind.__module__}:{each.kind.__qualname__}"
+
+
+def expect_no_files(factory: Factory) -> None:
+    """Raise for a store that is told no place and writes to the current folder."""
+    with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder:
+        try:
+            pool = WorkerPool(Adapter(open=factory.name))
+        except WorkersUnavailable:
+            return
+        kind = ""
+        # What it raises, it raises again where it is probed.
+        with contextlib.closing(pool), contextlib.suppress(StoreRaised, WorkerLost, Refused):
+            worker = pool.start_worker()
+            worker.ask("install_plugin", FolderTrial(factory, Path(folder)), wait_s=PROBE_S_MAX)
+            kind = worker.call_plugin("kind")
+        if files := sorted(path.name for path in Path(folder).iterdir()):
+            what = f"writes to {files[0]} in the current folder"
+            raise _refuse_shared_place(factory, what, import_object(kind) if kind else None)
 
 
 def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:
