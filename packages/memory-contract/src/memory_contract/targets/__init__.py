@@ -189,7 +189,7 @@ def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
         raise TargetError(f"{name} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
     factory = bind(found, name, server=claims.get("server"))
     if factory.is_told_nothing:
-        expect_no_files(factory)
+        expect_no_files(factory, recognise_made)
     vocabulary = recognise_made(factory)
     _expect_sessions(found, factory, vocabulary)
     return build_adapter(factory, vocabulary, name, claims)

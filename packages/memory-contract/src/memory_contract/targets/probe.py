@@ -12,7 +12,7 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +43,8 @@ from memory_contract.targets.vocabulary import Sessions, Vocabulary
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, WorkersUnavailable
 
+# Finds the vocabulary of what a factory makes.
+Recognise = Callable[[Factory], Vocabulary]
 # A bound on what hangs: then only what was seen until then is known.
 PROBE_S_MAX: Final = 20.0
 _SESSION: Final = "kit-probe"
@@ -255,16 +257,15 @@ class FolderTrial:
     """
 
     factory: Factory
+    recognise: Recognise
     folder: Path
     kind: str = ""
 
     def install(self) -> None:
         """Open the store, and write to it."""
-        from memory_contract.targets import recognise_made  # noqa: PLC0415
-
         sys.path[:] = [str(Path(each).absolute()) for each in sys.path]
         os.chdir(self.folder)
-        vocabulary = recognise_made(self.factory)
+        vocabulary = self.recognise(self.factory)
         findings = Findings(OpenStore(self.factory, vocabulary), reach="handle")
         with tempfile.TemporaryDirectory(prefix="kit-probe-") as home:
             _find_opener(findings, _make_folders(Path(home)))
@@ -273,7 +274,7 @@ class FolderTrial:
                 self.kind = f"{each.kind.__module__}:{each.kind.__qualname__}"
 
 
-def expect_no_files(factory: Factory) -> None:
+def expect_no_files(factory: Factory, recognise: Recognise) -> None:
     """Raise for a store that is told no place and writes to the current folder."""
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder:
         try:
@@ -284,7 +285,8 @@ def expect_no_files(factory: Factory) -> None:
         # What it raises, it raises again where it is probed.
         with contextlib.closing(pool), contextlib.suppress(StoreRaised, WorkerLost, Refused):
             worker = pool.start_worker()
-            worker.ask("install_plugin", FolderTrial(factory, Path(folder)), wait_s=PROBE_S_MAX)
+            trial = FolderTrial(factory, recognise, Path(folder))
+            worker.ask("install_plugin", trial, wait_s=PROBE_S_MAX)
             kind = worker.call_plugin("kind")
         if files := sorted(path.name for path in Path(folder).iterdir()):
             what = f"writes to {files[0]} in the current folder"
