@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import threading
+from base64 import b64encode
 from collections import Counter
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -165,7 +166,8 @@ def build_thread():
         record = {"id": name, "parent": parent, "ns": namespace, "channels": changed}
         return StoredCheckpoint(id=f"c\x1f{namespace}", record=record)
 
-    value = StoredValue(type="msgpack", data="e30=")
+    packed = b"\x92\xa4user\xd9\x2ePlan a weekend in Porto, and trains from Lisbon"
+    value = StoredValue(type="msgpack", data=b64encode(packed).decode())
     writes = {"task": "t1", "path": "~__pregel_pull, answer", "writes": [[0, "messages", -1]]}
     return [
         value,

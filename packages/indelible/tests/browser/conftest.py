@@ -44,12 +44,17 @@ def enter(browser):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(WAIT_MS_MAX)
-        page.on("console", lambda message: mishaps.append(message.text))
+        page.on("console", lambda message: note(message.text))
         page.on("pageerror", lambda error: mishaps.append(str(error)))
         page.on("dialog", lambda dialog: (mishaps.append("dialog"), dialog.dismiss()))
         page.on("request", lambda request: check_origin(request.url, inspector))
         page.goto(inspector.access.url)
         return page
+
+    def note(text):
+        # Said if a test types before the page has set its focus.
+        if not text.startswith("Autofocus processing was blocked"):
+            mishaps.append(text)
 
     def check_origin(url, inspector):
         if not url.startswith(f"{inspector.base}/"):

@@ -1,5 +1,6 @@
 """Stored text is never markup: every field of every kind of entry tries to be some."""
 
+from base64 import b64encode
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -93,8 +94,9 @@ def evil(tmp_path_factory):
             ToolResult(call_id=EVIL, content=data, is_error=True, metadata=data),
             ToolResult(call_id=f"3{EVIL}", content=EVIL, metadata=data),
             Summary(text=EVIL, embedder=EVIL, covers=((0, 2),), metadata=data),
-            StoredValue(type=EVIL, data="e30="),
+            StoredValue(type=EVIL, data=b64encode(b"\x93\xa5" + EVIL.encode()).decode()),
             StoredCheckpoint(id=EVIL, record=data),
+            StoredValue(type=EVIL, data=b64encode(b"\x93\xa5" + EVIL.encode()).decode()),
             StoredCheckpoint(id=EVIL, record={"id": EVIL, "ns": EVIL, "channels": {EVIL: EVIL}}),
             StoredCheckpoint(id=EVIL, record={"id": EVIL, "parent": EVIL, "channels": EVIL}),
             StoredCheckpoint(id=EVIL, record={"task": EVIL, "path": EVIL, "writes": [EVIL]}),
@@ -136,7 +138,7 @@ def check(page):
         ("/session/rows", {"id": EVIL}),
         ("/session/news", {"id": EVIL, "after": "0", "version": "1", "change": EVIL}),
         ("/session", {"id": f"fork {EVIL}"}),
-        *(("/entry", {"id": EVIL, "position": number}) for number in range(20)),
+        *(("/entry", {"id": EVIL, "position": number}) for number in range(21)),
         ("/diff", {"id": EVIL, "from": "0"}),
         ("/diff", {"id": EVIL, "from": f"before:{EVIL}", "to": f"after:{EVIL}"}),
         ("/memories", {"id": EVIL, "where": f"id={EVIL}"}),

@@ -236,6 +236,7 @@ def test_a_thread_is_shown_in_steps(reader):
     # Values are shown with their steps; the last one has none.
     assert positions(reader.get("/session", id="thread")) == [1, 4, 6, 7, 8, 9, 10, 11, 12]
     assert "entries between 2 and 9, compressed" in page
+    assert "user · Plan a weekend" in page
     for position in range(13):
         entry = reader.get("/entry", id="thread", position=position)
         assert (entry.status, positions(entry)) == (200, [position])

@@ -274,6 +274,15 @@ def test_a_connection_that_says_nothing_is_ended(url, sent):
         assert read_all(slow) == b""
 
 
+def test_a_form_that_does_not_arrive_is_refused(url, monkeypatch):
+    monkeypatch.setattr(security, "BODY_TIMEOUT_S", 0.2)
+    with running_inspector(url, write=True) as inspector, inspector.connect() as slow:
+        head = f"Host: 127.0.0.1:{inspector.port}\r\nCookie: {inspector.cookie['Cookie']}\r\n"
+        form = f"Origin: {inspector.base}\r\nContent-Type: {FORM}\r\nContent-Length: 99\r\n\r\nid="
+        slow.sendall(f"POST /change HTTP/1.1\r\n{head}{form}".encode())
+        assert read_all(slow).startswith(b"HTTP/1.1 408")
+
+
 def test_it_listens_on_the_loopback_alone():
     with server.bind(0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"

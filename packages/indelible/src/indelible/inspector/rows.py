@@ -5,7 +5,9 @@ Everything here is computed from values of the public API; templates escape all 
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -39,6 +41,11 @@ TEXT_CHARS_MAX: Final = 4_000
 LINE_CHARS_MAX: Final = 80
 # What lies deeper is written on one line.
 INDENT_CHARS_MAX: Final = 20
+# What is shorter is no text, but the bytes of a format.
+WORD_CHARS_MIN: Final = 4
+_NO_WORDS: Final = re.compile("[\x00-\x1f\x7f\ufffd]+")
+# Lengths of texts in MessagePack, which may look like a letter. No UTF-8 has these bytes.
+_LENGTHS: Final = re.compile(rb"[\xc7\xd9][\x00-\x7f]|[\xc8\xda][\x00-\x7f].", re.DOTALL)
 REDACTED: Final = "redacted"
 
 # Roles that a redacted page names.
@@ -81,11 +88,15 @@ class CallCard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValueCard:
-    """A value of a checkpointed thread. Its bytes are not decoded: that would run code."""
+    """A value of a checkpointed thread.
+
+    It is not deserialized, which would run code; `text` has the words that its bytes contain.
+    """
 
     position: int
     type: str
     bytes: int
+    text: ShownText | None = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -250,8 +261,7 @@ def _add_content(row: PageRow, value: Value, writer: TextWriter) -> None:
         case StoredMemory():
             _add_memory(row, value, writer)
         case StoredValue():
-            size = 3 * len(value.data) // 4 - value.data[-2:].count("=")
-            row.value = ValueCard(position=row.position, type=writer.name(value.type), bytes=size)
+            row.value = _build_value(row.position, value, writer)
         case StoredCheckpoint():
             _add_step(row, value, writer)
         case ToolCall():
@@ -271,6 +281,22 @@ def _add_message(row: PageRow, message: ChatMessage, writer: TextWriter) -> None
             row.data.append(writer.write(block))
         elif words is not None:
             (row.thoughts if kind == "thinking" else row.texts).append(writer.write(words))
+
+
+def _build_value(position: int, value: StoredValue, writer: TextWriter) -> ValueCard:
+    try:
+        data = base64.b64decode(value.data, validate=True)
+    except ValueError:
+        data = b""
+    readable = _LENGTHS.sub(b"\0", data).decode("utf-8", "replace")
+    words = (each.strip() for each in _NO_WORDS.split(readable))
+    text = " · ".join(each for each in words if len(each) >= WORD_CHARS_MIN)
+    return ValueCard(
+        position=position,
+        type=writer.name(value.type),
+        bytes=len(data),
+        text=writer.write(text) if text else None,
+    )
 
 
 def _add_step(row: PageRow, value: StoredCheckpoint, writer: TextWriter) -> None:
