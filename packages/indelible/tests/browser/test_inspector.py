@@ -101,6 +101,8 @@ def test_the_keyboard_alone_is_enough(enter, own, own_store):
     page.keyboard.press("Enter")
     expect(page.locator(".banner.good")).to_have_text("Undone.")
     assert len(own_store.timeline(SESSION).hidden) == 0
+    # The keys work when the page's script has run.
+    expect(page.locator("html.scripted")).to_be_attached()
     page.keyboard.press("/")
     expect(page.locator("input[type=search]")).to_be_focused()
 

@@ -1,5 +1,6 @@
 """The inspector under attack, over real sockets: each request here must get nothing."""
 
+from contextlib import suppress
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -247,6 +248,17 @@ def test_oversized_and_wrong_queries_are_refused_in_a_sentence(inspector, path, 
 
 def test_a_form_that_is_too_long_is_not_read(inspector):
     assert inspector.post("/change", filler="x" * 20_000).status == 413
+
+
+def test_a_head_that_is_too_long_is_not_read(inspector):
+    head = f"Host: 127.0.0.1:{inspector.port}\r\nCookie: {inspector.cookie['Cookie']}\r\n"
+    with inspector.connect() as connection:
+        # The server may end the connection while this is sent.
+        with suppress(ConnectionError):
+            filler = "x" * 1_000_000
+            request = f"GET /session?id=s HTTP/1.1\r\n{head}Filler: {filler}\r\n\r\n"
+            connection.sendall(request.encode())
+        assert b"the secret" not in read_all(connection)
 
 
 def test_slow_clients_keep_nobody_waiting(inspector):
