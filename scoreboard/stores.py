@@ -94,6 +94,8 @@ REMARKS: Final = {
     " message; the kit takes it for that message",
     "langgraph/saver_postgres": _ONE_CONNECTION,
     "langgraph/store_postgres": _ONE_CONNECTION,
+    "langgraph/saver_postgres_awaited": _ONE_CONNECTION,
+    "langgraph/store_postgres_awaited": _ONE_CONNECTION,
     "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
     " one breaks",
 }
@@ -142,13 +144,29 @@ STORES: Final[list[Store]] = [
         ("SqliteSaver", "SQLite", "langgraph-saver:saver_sqlite"),
         ("AsyncSqliteSaver", "SQLite", "langgraph-saver:saver_sqlite_awaited"),
         ("SqliteStore", "SQLite", "langgraph-store:store_sqlite"),
+        ("AsyncSqliteStore", "SQLite", "langgraph-store:store_sqlite_awaited"),
     ),
     *_of(
         "langgraph",
         "LangGraph",
         "langgraph langgraph-checkpoint-postgres",
         ("PostgresSaver", "PostgreSQL", "langgraph-saver:saver_postgres"),
+        ("AsyncPostgresSaver", "PostgreSQL", "langgraph-saver:saver_postgres_awaited"),
         ("PostgresStore", "PostgreSQL", "langgraph-store:store_postgres"),
+        ("AsyncPostgresStore", "PostgreSQL", "langgraph-store:store_postgres_awaited"),
+    ),
+    *_of(
+        "langgraph",
+        "LangGraph",
+        "langgraph indelible",
+        ('IndelibleSaver, on_conflict="refuse"', "SQLite", "langgraph-saver:saver_indelible"),
+        ("IndelibleLangGraphStore", "SQLite", "langgraph-store:store_indelible"),
+        (
+            'IndelibleSaver, on_conflict="refuse"',
+            "PostgreSQL",
+            "langgraph-saver:saver_indelible_postgres",
+        ),
+        ("IndelibleLangGraphStore", "PostgreSQL", "langgraph-store:store_indelible_postgres"),
     ),
     Store(
         "LangGraph",

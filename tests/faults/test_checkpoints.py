@@ -3,14 +3,19 @@
 As in test_crash_points, every point is one process; the next one looks at what it left.
 """
 
+from contextlib import closing
+from random import Random
+
 import pytest
 from walked import SEAMS
-from walked_saver import DOES, PREPARED, open_walked_saver, put, put_writes
+from walked_saver import DOES, PREPARED, open_synced_saver, open_walked_saver, put, put_writes
 
 import indelible
 from indelible.adapters.langgraph import IndelibleSaver
 from memory_contract import Adapter
 from memory_contract.faults.proxy import Proxy, ProxyFault
+from memory_contract.faults.vfs.faulty_disk import FaultyDisk
+from memory_contract.faults.vfs.images import build_final_files, build_images, write_files
 from memory_contract.workers.pool import WorkerLost, WorkerPool
 from tests.support import postgres_server, redis_server, stores
 from tests.support.crash_points import CrashPoints
@@ -116,3 +121,41 @@ def test_a_step_whose_reply_is_lost_is_stored_once(server, verb):
         )
         # A new message and the record; two values and the record of writes.
         assert new == (2 if verb == "put" else 3)
+
+
+POWER_CUTS = 40
+
+
+@pytest.mark.parametrize("verb", DOES)
+def test_a_power_cut_leaves_all_of_a_step_or_nothing(verb, tmp_path):
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    pool = WorkerPool(Adapter(open=open_synced_saver, name="sqlite"), ["walked_saver"])
+    with closing(pool):
+        worker = pool.start_worker()
+        worker.ask("install_plugin", FaultyDisk(recorded, remember=True))
+        worker.ask("open", recorded, "blocking")
+        call(worker, "prepare", "t")
+        before = call(worker, "shows", "t")
+        began = worker.call_plugin("length")
+        call(worker, "do", verb, "t")
+        ended = worker.call_plugin("length") - began
+        after = call(worker, "shows", "t")
+        changes = worker.call_plugin("changes")
+        worker.kill()
+    base, changes = build_final_files(changes[:began], {}), changes[began:]
+    cuts = 0
+    for image in build_images(
+        changes, wanted=POWER_CUTS, random=Random(3), base=base, stage=lambda at: at >= ended
+    ):
+        cuts += 1
+        folder = tmp_path / str(cuts)
+        folder.mkdir()
+        write_files(image.files, folder)
+        with closing(open_synced_saver(folder)) as saver:
+            shown = saver.shows("t")
+            assert shown == after or (shown == before and image.after < ended), image.after
+            saver.do(verb, "t")
+            assert saver.shows("t") == after
+            assert saver.goes_on("t")
+    assert cuts > 5

@@ -47,17 +47,22 @@ DOES: dict[str, Callable[[IndelibleSaver, str], Any]] = {
 
 def open_walked_saver(_workspace: Path, *, server: str) -> WalkedSaver:
     """Open a saver in the worker."""
-    return WalkedSaver(server)
+    # A process dies here, not the power: no need to wait for the disk.
+    options = {"durability": "process"} if server.startswith("sqlite") else {}
+    return WalkedSaver(indelible.open(server, **options))
+
+
+def open_synced_saver(workspace: Path) -> WalkedSaver:
+    """Open a saver on a file, which survives a power cut."""
+    return WalkedSaver(indelible.open(workspace / "agent.db"))
 
 
 class WalkedSaver:
     """Prepares a thread, does one thing to it, and says what shows."""
 
-    def __init__(self, url: str) -> None:
-        # A process dies here, not the power: no need to wait for the disk.
-        options = {"durability": "process"} if url.startswith("sqlite") else {}
-        self._store: Any = indelible.open(url, **options)
-        self._saver = IndelibleSaver(self._store)
+    def __init__(self, store: indelible.MemoryStore) -> None:
+        self._store = store
+        self._saver = IndelibleSaver(store)
 
     def read(self, _session: str) -> list[Any]:
         return []

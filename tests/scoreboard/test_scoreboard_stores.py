@@ -33,7 +33,8 @@ def test_a_store_has_a_factory_an_environment_and_a_target_that_the_kit_knows(st
     assert framework in FRAMEWORKS
     assert (ROOT / f"requirements/frameworks/{store.environment}.txt").exists()
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
-    made = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    made = {node.name: node for node in tree.body if isinstance(node, functions)}
     assert factory in made
     parameters = [each.arg for each in made[factory].args.args]
     assert ("server" in parameters) == (store.server is not None)

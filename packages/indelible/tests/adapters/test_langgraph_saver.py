@@ -1,16 +1,19 @@
 """indelible as a checkpointer of LangGraph: its own conformance kit, its graphs, and sharing."""
 
 import operator
+import sys
 import threading
 from base64 import b64decode
 from typing import Annotated, TypedDict
 
+import ormsgpack
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
@@ -20,6 +23,8 @@ from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
 from indelible.testing.processes import starting
+from memory_contract import check
+from memory_contract.targets import resolve
 from tests.support.stores import empty_url
 
 THREAD = {"configurable": {"thread_id": "t"}}
@@ -595,6 +600,45 @@ def test_many_small_parts_are_one_value(store, saver, config):
     assert read(IndelibleSaver(store), config) == numbers
 
 
+# Decoding
+
+
+class OtherSerializer(JsonPlusSerializer):
+    """Writes a form that others cannot read."""
+
+    def dumps_typed(self, obj):
+        return ("other", b"") if obj == "unreadable" else super().dumps_typed(obj)
+
+
+def test_what_cannot_be_decoded_is_named(store, config):
+    writer = IndelibleSaver(store, serde=OtherSerializer())
+    first = put(writer, config, {"messages": "unreadable"}, version=1)
+    checkpoint_id = first["configurable"]["checkpoint_id"]
+    named = f"channel 'messages' of checkpoint {checkpoint_id} in thread 't' cannot be decoded"
+    with pytest.raises(indelible.FormatError, match=named):
+        IndelibleSaver(store).get_tuple(first)
+    second = put(writer, first, {"messages": "readable"}, version=2)
+    writer.put_writes(second, [("messages", "unreadable")], "task")
+    with pytest.raises(indelible.FormatError, match="a write to channel 'messages' of checkpoint"):
+        IndelibleSaver(store).get_tuple(second)
+
+
+def test_decoding_imports_nothing_beyond_the_allowlist(store, config, tmp_path, monkeypatch):
+    (tmp_path / "named_by_bytes.py").write_text("class Named(dict):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    named = ormsgpack.packb(("named_by_bytes", "Named", {"a": 1}))
+    value = "msgpack", ormsgpack.packb(ormsgpack.Ext(0, named))
+
+    class Forging(JsonPlusSerializer):
+        def dumps_typed(self, obj):
+            return value if obj == "forged" else super().dumps_typed(obj)
+
+    config = put(IndelibleSaver(store, serde=Forging()), config, {"messages": "forged"}, version=1)
+    strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+    assert read(IndelibleSaver(store, serde=strict), config) == {"a": 1}
+    assert "named_by_bytes" not in sys.modules
+
+
 # Packing and retention
 
 
@@ -759,3 +803,24 @@ def test_a_wrong_strategy_is_refused(saver, wrong):
         saver.prune(["t"], strategy=wrong)
     with pytest.raises(indelible.UsageError, match="at least the newest"):
         Keep(last=0)
+
+
+# The contract
+
+
+def open_for_the_kit(workspace):
+    return IndelibleSaver(indelible.open(workspace / "agent.db", durability="process"))
+
+
+def test_the_contract_holds_for_time_travel_copies_writes_and_pruning():
+    adapter = resolve(f"langgraph-saver:{__name__}:open_for_the_kit")
+    assert {"snapshot", "rollback", "fork", "forget", "pending", "prune"} <= adapter.capabilities
+    cases = (
+        *("rollback_keeps_every_snapshot", "rollback_there_and_back", "fork_is_independent"),
+        *("pending_writes_are_stored_once", "prune_keeps_what_shows"),
+        *("kill_in_pending_writes", "kill_in_prune", "kill_at_every_step"),
+    )
+    report = check(adapter, cases=cases, seed=3, budget_s=0)
+    assert {(result.case, result.verdict) for result in report.results} == {
+        (name, "PASS") for name in cases
+    }

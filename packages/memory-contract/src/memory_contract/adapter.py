@@ -40,6 +40,8 @@ CAPABILITIES: Final[dict[Capability, str]] = {
     "item_ttl": "what is put says how long it lives",
     "forget": "erase a session with everything that was derived from it",
     "embedder": "search uses an embedder, which can be made to fail",
+    "pending": "store what tasks wrote for the newest state, once for each task",
+    "prune": "erase the older states of a session, and nothing that it shows",
 }
 # Who sees what was written through one handle: only that handle, every handle of the process on
 # the same workspace, or every process of the machine.
@@ -92,6 +94,8 @@ class Handle(Protocol):
     # For `search`: put_item(session, id, text, fields=None, ttl_s=None), search(session, query,
     # limit, where=None) -> a list of {"id": ..., "text": ...}, the best first, get_item(session,
     # id) -> text or None; retract(session, id); fail_embedder(fails) for `embedder`.
+    # For `pending`: put_writes(session, task, texts), and pending(session) -> pairs of task and
+    # text; prune(session).
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

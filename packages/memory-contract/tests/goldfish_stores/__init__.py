@@ -2,6 +2,7 @@
 
 from goldfish_stores import (
     changes,
+    checkpoints,
     contents,
     crashes,
     files,
@@ -17,6 +18,7 @@ __all__ = [
     "GOLDFISH",
     "RIGHT",
     "changes",
+    "checkpoints",
     "contents",
     "crashes",
     "files",

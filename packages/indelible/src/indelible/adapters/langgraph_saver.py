@@ -12,13 +12,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from indelible import ConflictError, UsageError
+from indelible import ConflictError, FormatError, UsageError
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_reader import (
     ATTEMPTS_MAX,
@@ -361,19 +362,25 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         needed = chain(needed, [write.position for write in writes])
         values = await threads.read_values(session, head, needed)
         load = self.serde.loads_typed
-        body: Checkpoint = load(checkpoint.body)
-        body["channel_values"] = {
-            name: records.join(channel, load, values) for name, channel in channels.items()
-        }
+        name_errors = partial(_name_decoding_errors, session, checkpoint.id)
+        with name_errors("the checkpoint"):
+            body: Checkpoint = load(checkpoint.body)
+            metadata: CheckpointMetadata = load(checkpoint.metadata)
+        loaded = body["channel_values"] = {}
+        for name, channel in channels.items():
+            with name_errors(f"channel {name!r}"):
+                loaded[name] = records.join(channel, load, values)
+        pending: list[tuple[str, str, Any]] = []
+        for write in writes:
+            with name_errors(f"a write to channel {write.channel!r}"):
+                pending.append((write.task, write.channel, load(values[write.position])))
         parent = checkpoint.parent
         return CheckpointTuple(
             config=_build_config(session, namespace, checkpoint.id),
             checkpoint=body,
-            metadata=load(checkpoint.metadata),
+            metadata=metadata,
             parent_config=None if parent is None else _build_config(session, namespace, parent),
-            pending_writes=[
-                (write.task, write.channel, load(values[write.position])) for write in writes
-            ],
+            pending_writes=pending,
         )
 
     async def _get_delta_history(
@@ -412,12 +419,17 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         values = await threads.read_values(session, head, needed)
         load = self.serde.loads_typed
         for number in reversed(range(len(ancestors))):
+            checkpoint_id = ancestors[number].id
             for write in sorted(writes[number], key=_get_write_order):
                 if number <= seeds.get(write.channel, number) and write.channel in history:
-                    loaded = write.task, write.channel, load(values[write.position])
+                    what = f"a write to channel {write.channel!r}"
+                    with _name_decoding_errors(session, checkpoint_id, what):
+                        loaded = write.task, write.channel, load(values[write.position])
                     history[write.channel]["writes"].append(loaded)
         for name, number in seeds.items():
-            history[name]["seed"] = records.join(ancestors[number].channels[name], load, values)
+            with _name_decoding_errors(session, ancestors[number].id, f"channel {name!r}"):
+                channel = ancestors[number].channels[name]
+                history[name]["seed"] = records.join(channel, load, values)
         return history
 
     async def _put(
@@ -533,6 +545,20 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
 
         async for session in threads.iter_sessions():
             await threads.rewrite(session, choose, always=False)
+
+
+@contextmanager
+def _name_decoding_errors(session: str, checkpoint_id: str, what: str) -> Iterator[None]:
+    """Say what could not be decoded: a serializer knows neither thread nor channel."""
+    try:
+        yield
+    except Exception as error:
+        raise FormatError(
+            f"{what} of checkpoint {checkpoint_id} in thread {get_thread_id(session)!r} cannot be"
+            f" decoded: {error!r}. It is stored as it was; read it with the serializer that wrote"
+            " it.",
+            session=session,
+        ) from error
 
 
 def _get_write_order(write: Write) -> Any:

@@ -29,8 +29,8 @@ from memory_contract.targets import TargetError
 
 # Suffixes of database files.
 FILES: Final = {".db", ".sqlite", ".sqlite3"}
-# indelible has no `pop`.
-_OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
+# indelible has no `pop`; its checkpointer has a target of its own.
+_OFFERED: Final = frozenset(CAPABILITIES) - {"pop", "pending", "prune"}
 # Under faults, calls wait until their deadline; a short one makes the cases faster.
 BAD_DAY_TIMEOUT_S: Final = 2.0
 # On a busy machine, creating the tables may exceed that deadline: retry.

@@ -5,6 +5,9 @@ messages and puts a new checkpoint. So the kit drives the real thing, a graph of
 does nothing, and appends with `update_state`, the framework's own way to write to a thread. One
 update is one checkpoint; `invoke` would put several, and no more of them hold the messages.
 
+Time travel is the framework's own as well: a checkpoint's id is a snapshot, and a rollback copies
+it. What tasks wrote for a checkpoint, copying and pruning are asked of the saver itself.
+
 The graph reads and then writes, and nothing in LangGraph keeps two runs of one thread apart: that
 is said in a note, for whoever reads that an append was lost in a race.
 """
@@ -15,11 +18,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Message
+from memory_contract.adapter import Message, NotFound
 from memory_contract.targets.langchain import from_langchain, to_langchain
 from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
 _NODE: Final = "chat"
+_CHANNEL: Final = "note"
 _RACES: Final = (
     "a graph reads a thread and puts it back with more: LangGraph leaves it to the application "
     "that one thread is written by one run at a time"
@@ -53,12 +57,53 @@ class SaverHandle(StoreHandle):
         return list(map(_from_graph, state.values.get("messages", ())))
 
     async def clear(self, session: str) -> None:
+        """Remove all messages, which is another checkpoint."""
+        removed = import_module("langchain_core.messages").RemoveMessage
+        everything = import_module("langgraph.graph.message").REMOVE_ALL_MESSAGES
+        added = {"messages": [removed(id=everything)]}
+        await self.call_twin(self._graph, "update_state", _thread(session), added, _NODE)
+
+    async def snapshot(self, session: str) -> str:
+        """The id of the newest checkpoint."""
+        state = await self.call_twin(self._graph, "get_state", _thread(session))
+        if state.metadata is None:
+            raise NotFound(f"the thread {session!r} has no checkpoint")
+        checkpoint_id: str = state.config["configurable"]["checkpoint_id"]
+        return checkpoint_id
+
+    async def rollback(self, session: str, snapshot: str) -> None:
+        """Travel back: a copy of an earlier checkpoint is the newest one."""
+        past = _thread(session, checkpoint_id=snapshot, checkpoint_ns="")
+        if (await self.call_twin(self._graph, "get_state", past)).metadata is None:
+            raise NotFound(f"the thread {session!r} has no checkpoint {snapshot}")
+        await self.call_twin(self._graph, "update_state", past, None, "__copy__")
+
+    async def fork(self, session: str, target: str) -> None:
+        """Copy the thread."""
+        await self.call_twin(self.store, "copy_thread", session, target)
+
+    async def forget(self, session: str) -> None:
         """Delete all checkpoints of the thread."""
         await self.call_twin(self.store, "delete_thread", session)
 
+    async def prune(self, session: str) -> None:
+        """Delete all checkpoints but the newest."""
+        await self.call_twin(self.store, "prune", [session], strategy="keep_latest")
 
-def _thread(session: str) -> dict[str, Any]:
-    return {"configurable": {"thread_id": session}}
+    async def put_writes(self, session: str, task: str, texts: list[str]) -> None:
+        """Store writes for the newest checkpoint, to a channel that the graph does not have."""
+        newest = await self.call_twin(self.store, "get_tuple", _thread(session))
+        writes = [(_CHANNEL, text) for text in texts]
+        await self.call_twin(self.store, "put_writes", newest.config, writes, task)
+
+    async def pending(self, session: str) -> list[tuple[str, Any]]:
+        """The writes for the newest checkpoint."""
+        newest = await self.call_twin(self.store, "get_tuple", _thread(session))
+        return [(task, value) for task, _, value in (newest and newest.pending_writes) or ()]
+
+
+def _thread(session: str, **options: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": session, **options}}
 
 
 # Messages of a graph's state have an id of the graph's own, and one with the same id takes the
@@ -89,7 +134,10 @@ VOCABULARY: Final = Vocabulary(
     handle=SaverHandle,
     inherited="langgraph.checkpoint.base:BaseCheckpointSaver.aput",
     claims={
-        "capabilities": ("clear", "fields"),
+        "capabilities": (
+            *("clear", "fields", "snapshot", "rollback", "fork", "forget"),
+            *("pending", "prune"),
+        ),
         # A graph calls its saver from a pool of threads.
         "thread_safe": True,
         "notes": (_RACES,),

@@ -55,7 +55,10 @@ _NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
 # Capabilities that are no method, so that a probe finds none of them.
 _WITHOUT_METHOD: Final = frozenset({"fields", "structure", "checksum"})
 # Parts of an interface that a store may leave out by raising `NotImplementedError`.
-_OPTIONAL: Final = {"list": "sessions", "pop": "pop", "clear": "clear"}
+_OPTIONAL: Final = {
+    "list": "sessions",
+    **{name: name for name in ("pop", "clear", "forget", "fork", "prune")},
+}
 
 
 @dataclass(slots=True)
@@ -344,7 +347,7 @@ def _get_object(handle: Any) -> Any:
 def _find_missing(handle: Any, capability: str, loop: Loop | None) -> set[str]:
     if capability not in _OPTIONAL:
         return set()
-    arguments = () if capability == "list" else (_SESSION,)
+    arguments = {"list": (), "fork": (_SESSION, f"{_SESSION}-fork")}.get(capability, (_SESSION,))
     try:
         _settle(getattr(handle, _OPTIONAL[capability])(*arguments), loop)
     except NotImplementedError:
