@@ -182,6 +182,7 @@ def test_any_id_has_its_page_and_its_forms(store, url, name):
         listed = re.findall(r'<th scope="row"><a href="([^"]*)"', inspector.get("/").text)
         page = inspector.get(listed[0])
         assert "found" in page.text
+        assert "\u202e" not in page.text
         hidden_id = re.search(r'name="id_" value="([^"]*)"', page.text)[1]
         # Browsers send line breaks in forms as \r\n; this field has none.
         assert inspector.get("/session", id_=hidden_id, at="0").status == 200
