@@ -32,9 +32,8 @@ from indelible.core.operations import (
     EraseResult,
     FindChange,
     FindItems,
-    FindNearest,
+    FindMatches,
     FindRisks,
-    FindText,
     FrozenView,
     Head,
     Identify,
@@ -82,9 +81,9 @@ FREE = {
     (SessionPage, "resume"),
 }
 # Answers that are about the engine itself.
-OWN = {FindNearest, FindRisks, Identify, ReadCursorKey, Scrub, CheckEngine}
+OWN = {FindRisks, Identify, ReadCursorKey, Scrub, CheckEngine}
 # Those about an index that not every engine has.
-OWN |= {FindText, ReadFound, IndexText, CheckIndex}
+OWN |= {FindMatches, ReadFound, IndexText, CheckIndex}
 
 SESSIONS = st.sampled_from(["a", "a", "b", "b", "c"])
 STAGED = st.sampled_from(["b", "c", "c"])

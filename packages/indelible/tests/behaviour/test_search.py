@@ -238,6 +238,34 @@ class Letters:
         return [float(text.count("a")), float(text.count("b")) + 0.1]
 
 
+def test_a_vector_of_another_dimension_by_the_same_embedder_is_an_error(make_store):
+    class Model:
+        name = "model"
+        dimension = 2
+
+        def embed(self, text):
+            return [float(len(text)), *[1.0] * (self.dimension - 1)]
+
+    model = Model()
+    store = make_store(embedder=model)
+    store.remember(FACTS, "Ana has a dog", id="pet")
+    model.dimension = 3
+    with pytest.raises(UsageError, match="another number of dimensions"):
+        store.search("anything")
+    store.remember(FACTS, "Ana has a cat", id="pet")
+    # The version that was replaced is not compared.
+    assert [hit.ranks for hit in store.search("anything")] == [{"vector": 1}]
+
+
+def test_memories_beside_a_match_count_for_more_but_are_not_found_by_it(store):
+    for n, text in enumerate(["tea at five", "zebra", "green tea", "a cup of tea", "x", "y", "z"]):
+        store.remember(FACTS, text, id=str(n))
+    store.remember(FACTS, "tea at five", id="alone")
+    positions = [position for _, position in found(store, "tea")]
+    assert sorted(positions) == [0, 2, 3, 7]
+    assert positions[-1] == 7
+
+
 def test_words_and_vectors_are_fused(make_store):
     store = make_store(embedder=Letters())
     store.add_summary("s", "aaaa")

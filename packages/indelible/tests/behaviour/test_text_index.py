@@ -6,6 +6,7 @@ import pytest
 
 from indelible.backends.postgres import search as postgres_search
 from indelible.backends.sqlite import search as sqlite_search
+from indelible.backends.sqlite import text_index
 from indelible.core import ranking
 from indelible.core.plans import maintenance
 from indelible.core.plans import search as plan
@@ -37,6 +38,12 @@ def refuse_to_read(*_):
 def indexed_only(monkeypatch):
     """A search that reads a session as a whole fails."""
     monkeypatch.setattr(plan, "_read_documents", refuse_to_read)
+
+
+@pytest.fixture
+def indexed_at_once(monkeypatch):
+    """No entry waits for a portion to be full."""
+    monkeypatch.setattr(text_index, "PORTION", 1)
 
 
 @pytest.fixture
@@ -113,7 +120,9 @@ def test_what_is_gone_is_not_found_by_the_index(store, clock, indexed_only, all_
 # What the index lacks
 
 
-def test_without_an_index_a_search_reads_and_reindex_completes_it(make_store, monkeypatch):
+def test_without_an_index_a_search_reads_and_reindex_completes_it(
+    make_store, monkeypatch, indexed_at_once
+):
     without = make_store(search=False)
     for n in range(30):
         say(without, f"s{n % 3}", f"number {n} cat")
@@ -157,7 +166,7 @@ def test_a_rebuilt_index_has_every_entry(make_store, indexed_only, monkeypatch):
 # How it finds
 
 
-def test_words_that_many_have_are_dropped_in_large_scopes(store, monkeypatch):
+def test_words_that_many_have_are_dropped_in_large_scopes(store, monkeypatch, indexed_at_once):
     set_large(monkeypatch, 50)
     for n in range(60):
         say(store, "s", f"a cat number {n}")

@@ -170,4 +170,4 @@ def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
 
     monkeypatch.setattr(store._backend, "perform", count)
     assert len(store.search("dog", k=20)) == 20
-    assert performed == ["FindText", "ReadFound"]
+    assert performed == ["FindMatches", "ReadFound"]

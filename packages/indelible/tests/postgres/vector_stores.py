@@ -20,7 +20,8 @@ class Watch:
 
     def __call__(self, step, run):
         self.steps.append(step)
-        if isinstance(step, All) and any("<=>" in query.text for query in step.queries):
+        queries = step.queries if isinstance(step, All) else (step,)
+        if any("<=>" in getattr(query, "text", "") for query in queries):
             self.compared += 1
             if self.before is not None:
                 first, self.before = self.before, None

@@ -180,7 +180,7 @@ def test_a_row_that_was_moved_to_another_position_is_missed_where_it_stood(store
 
 
 @pytest.mark.parametrize("verb", ["trim", "get_tool_calls"])
-@pytest.mark.parametrize("column", ["opens", "answer_ids"])
+@pytest.mark.parametrize("column", ["call_ids", "answer_ids"])
 @pytest.mark.parametrize("links", ["[", "5", "{}", '["a', "[1]", "null"])
 def test_damaged_links_are_said_by_the_verbs_that_read_them(store, path, column, links, verb):
     store.add_tool_call(SESSION, "call", "tool", {})
@@ -201,7 +201,7 @@ NOT_TEXT = "CAST(x'66ff66' AS TEXT)"
 @pytest.mark.parametrize(
     ("statement", "verb"),
     [
-        (f"UPDATE entry SET opens = {NOT_TEXT}", lambda s: s.trim(SESSION, keep_last=1)),
+        (f"UPDATE entry SET call_ids = {NOT_TEXT}", lambda s: s.trim(SESSION, keep_last=1)),
         (f"UPDATE entry SET answer_ids = {NOT_TEXT}", lambda s: s.trim(SESSION, keep_last=1)),
         (f"UPDATE session SET name = {NOT_TEXT}", lambda s: s.list_sessions()),
         (f"UPDATE session SET forked_from = {NOT_TEXT}", lambda s: s.session(SESSION)),

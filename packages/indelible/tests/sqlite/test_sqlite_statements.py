@@ -41,15 +41,15 @@ def asked(heard, verb):
 
 def test_an_append_and_a_snapshot_look_once(store: MemoryStore, heard):
     once = ["BEGIN", "SELECT", "INSERT", "COMMIT"]
-    # The entry and its words.
-    written = ["BEGIN", "SELECT", "INSERT", "INSERT", "COMMIT"]
+    # The entry, how many wait to be indexed, and that it waits too.
+    written = ["BEGIN", "SELECT", "INSERT", "SELECT", "INSERT", "COMMIT"]
     assert asked(heard, lambda: store.add_message("s", "user", "two")) == written
     assert asked(heard, lambda: store.save_snapshot("s")) == once
 
 
 def test_an_append_looks_for_an_earlier_attempt_only_with_a_callers_key(store: MemoryStore, heard):
     keyed = asked(heard, lambda: store.add_message("s", "user", "two", key="mine"))
-    assert keyed == ["BEGIN", "SELECT", "SELECT", "SELECT", "INSERT", "INSERT", "COMMIT"]
+    assert keyed == ["BEGIN", "SELECT", "SELECT", "SELECT", "INSERT", "SELECT", "INSERT", "COMMIT"]
 
 
 def test_a_rollback_looks_for_an_earlier_attempt_only_with_a_callers_key(store: MemoryStore, heard):

@@ -1,4 +1,4 @@
-"""The index of words: complete, or known not to be, and gone with its entries."""
+"""The indexes of words and vectors: complete, or known not to be, and gone with their entries."""
 
 import random
 
@@ -6,7 +6,9 @@ import apsw
 import pytest
 
 import indelible
+from indelible import ChatMessage
 from indelible.backends.sqlite import search, text_index
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core.plans import search as plan
 from tests.support.stores import say
 
@@ -46,6 +48,12 @@ def refuse_to_read(*_):
 
 
 @pytest.fixture
+def indexed_at_once(monkeypatch):
+    """No entry waits for a portion to be full."""
+    monkeypatch.setattr(text_index, "PORTION", 1)
+
+
+@pytest.fixture
 def indexed_only(monkeypatch):
     """A search that reads a session as a whole fails."""
     monkeypatch.setattr(plan, "_read_documents", refuse_to_read)
@@ -54,7 +62,7 @@ def indexed_only(monkeypatch):
 # What is in the index
 
 
-def test_every_entry_that_can_be_found_is_in_the_index(store, path, indexed_only):
+def test_every_entry_that_can_be_found_is_in_the_index(store, path, indexed_only, indexed_at_once):
     say(store, "s", "one cat", "two dogs")
     store.add_tool_call("s", "c", "look", {"at": "cat"})
     store.add_summary("s", "about pets")
@@ -66,11 +74,88 @@ def test_every_entry_that_can_be_found_is_in_the_index(store, path, indexed_only
     assert store.search("look") == []
 
 
-def test_the_totals_are_those_of_the_index(store, path):
+def test_the_totals_are_those_of_the_index(store, path, indexed_at_once):
     say(store, "s", "one two three", "four", *("word " * 200 for _ in range(300)))
     totals = []
     store._backend._database.readers.run(lambda db: totals.append(text_index.read_totals(db)))
     assert totals == [(302, 3 + 1 + 300 * 200)]
+
+
+def count_indexed(path):
+    ((count,),) = ask(path, "SELECT count(*) FROM entry_text_docsize")
+    return count
+
+
+def test_new_entries_are_found_while_they_wait_for_a_full_portion(store, path, indexed_only):
+    for n in range(text_index.PORTION - 1):
+        say(store, f"s{n % 5}", f"number{n} cat")
+        assert found(store, f"number{n}", k=1) == [(f"s{n % 5}", n // 5)]
+    assert (count_indexed(path), count_unindexed(path)) == (0, text_index.PORTION - 1)
+    say(store, "s", "another cat")
+    assert (count_indexed(path), count_unindexed(path)) == (text_index.PORTION, 0)
+    assert len(found(store, "cat", k=100)) == text_index.PORTION
+    assert store.verify().ok
+
+
+def test_more_entries_than_a_portion_are_indexed_at_once(store, path):
+    say(store, "s", "a cat")
+    store.add_messages("s", [ChatMessage(role="user", content=f"cat {n}") for n in range(100)])
+    assert (count_indexed(path), count_unindexed(path)) == (101, 0)
+
+
+def test_what_was_written_without_the_index_is_left_to_reindex(path):
+    with indelible.open(path, search=False) as store:
+        for n in range(2 * text_index.PORTION):
+            say(store, "s", f"a cat {n}")
+    with indelible.open(path) as store:
+        say(store, "s", "a dog")
+        assert (count_indexed(path), count_unindexed(path)) == (1, 2 * text_index.PORTION)
+        assert found(store, "dog", k=1) == [("s", 2 * text_index.PORTION)]
+        assert store.reindex().entries == 2 * text_index.PORTION
+
+
+# Vectors
+
+
+@pytest.fixture(params=["sqlite-vec", "without"])
+def compared(request, monkeypatch):
+    """Vectors are compared by the extension, or by the store."""
+    if request.param == "without":
+        monkeypatch.setattr(SqliteConnection, "load_sqlite_vec", lambda _: False)
+    else:
+        pytest.importorskip("sqlite_vec")
+
+
+@pytest.mark.parametrize("portion", [1, 7, 64])
+def test_the_index_of_vectors_finds_what_reading_finds(path, compared, monkeypatch, portion):
+    monkeypatch.setattr(text_index, "PORTION", portion)
+    rng = random.Random(portion)
+    with indelible.open(path) as store, indelible.open(path, search=False) as reading:
+        for n in range(100):
+            vector = [rng.choice([-1.0, 0.0, 0.5, 1.0, 1e-300, 1e300]) for _ in range(3)]
+            store.remember(f"c{n % 3}", f"fact {n}", id=str(n % 70), vector=vector)
+        store.add_summary("c0", "a summary", [1.0, 1.0, 1.0])
+        store.trim("c1", keep_last=20)
+        store.erase_memory("c2", "5")
+        for _ in range(10):
+            query = [rng.uniform(-1, 1) for _ in range(3)]
+            options = rng.choice([{}, {"sessions": ["c1", "c2"]}, {"where": {"kind": "memory"}}])
+            found, expected = (
+                [(hit.session_id, hit.position) for hit in each.search(query, k=20, **options)]
+                for each in (store, reading)
+            )
+            assert found == expected
+        assert store.verify().ok
+
+
+def test_verify_compares_the_index_of_vectors(store, path, indexed_at_once):
+    store.remember("facts", "a cat", id="pet", vector=[3.0, 4.0])
+    assert store.verify().ok
+    ask(path, "UPDATE entry_vector SET vector = zeroblob(8)")
+    (finding,) = store.verify().findings
+    assert "index" in finding.what
+    store.reindex(rebuild=True)
+    assert store.verify().ok
 
 
 # What is gone
@@ -111,7 +196,7 @@ def test_erased_words_are_in_no_byte_of_the_file_or_its_log(store, path, removal
     assert store.verify().ok
 
 
-def test_a_vacuum_removes_the_words_of_what_it_deletes(store, path):
+def test_a_vacuum_removes_the_words_of_what_it_deletes(store, path, indexed_at_once):
     say(store, "s", "cat", "dog", "rain")
     store.trim("s", keep_last=1)
     assert store.search("cat") == []
@@ -161,7 +246,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)
-def test_verify_compares_the_index_with_the_entries(store, path, difference):
+def test_verify_compares_the_index_with_the_entries(store, path, indexed_at_once, difference):
     say(store, "s", "a cat", "a dog")
     assert store.verify().ok
     ask(path, DIFFERENCES[difference])
@@ -192,10 +277,9 @@ def test_an_upgraded_file_is_searched_before_it_is_indexed(path):
         say(store, "t", "a cat")
     # As the migration leaves it.
     ask(path, "INSERT INTO entry_text (entry_text) VALUES ('delete-all')")
-    ask(path, "INSERT INTO unindexed SELECT number FROM session")
     with indelible.open(path) as store:
         assert {session for session, _ in found(store, "cat")} == {"s", "t"}
         say(store, "new", "a cat")
         assert {session for session, _ in found(store, "cat")} == {"s", "t", "new"}
-        assert store.reindex().entries == 3
+        assert store.reindex().entries == 4
         assert {session for session, _ in found(store, "cat")} == {"s", "t", "new"}

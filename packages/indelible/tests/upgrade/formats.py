@@ -31,7 +31,7 @@ def opened(path, world=None):
     return indelible.open(path, clock=world.clock, ids=world.ids)
 
 
-def format_4(path):
+def format_5(path):
     """Everything that a store can hold."""
     with opened(path) as store:
         _with_a_past(store)

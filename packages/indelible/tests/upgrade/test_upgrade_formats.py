@@ -14,7 +14,7 @@ from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
 from tests.support.wait import wait_until
 
-BUILDERS = {4: formats.format_4}
+BUILDERS = {5: formats.format_5}
 EXPECTED = {
     "sessions": ["ana", "ana-again", "edge %_*?:/'\"", "for ever", "tools", "vacuumed"],
     "status": "expired",
@@ -157,23 +157,27 @@ def test_code_of_format_1_that_has_the_file_open_cannot_write_past_the_checksums
     assert run_in_process(formats.contents, path) == EXPECTED
 
 
-# Every append of the code of formats 2 and 3.
-APPEND_OF_FORMAT_3 = """
+# Every append of the code of formats 3 and 4.
+APPENDS = {
+    number: f"""
     INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
-        answers, payload, checksum) VALUES (1, 1, 0, NULL, 1, 0, 0, NULL, NULL, NULL, x'00', 0)"""
+        {answers}, payload, checksum) VALUES (1, 1, 0, NULL, 1, 0, 0, NULL, NULL, NULL, x'00', 0)"""
+    for number, answers in ((3, "answers"), (4, "answer_ids"))
+}
 
 
-def test_code_of_format_3_that_has_the_file_open_cannot_write_past_the_index(
-    snapshot_db, run_in_process
+@pytest.mark.parametrize("number", APPENDS)
+def test_older_code_that_has_the_file_open_cannot_write_past_the_indexes(
+    snapshot_db, run_in_process, number
 ):
-    path = snapshot_db("format_3")
+    path = snapshot_db(f"format_{number}")
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
         old.execute("BEGIN")
-        old.execute(APPEND_OF_FORMAT_3)
+        old.execute(APPENDS[number])
         old.execute("ROLLBACK")
         run_in_process(formats.contents, path)
-        with pytest.raises(sqlite3.OperationalError, match="answers"):
-            old.execute(APPEND_OF_FORMAT_3)
+        with pytest.raises(sqlite3.OperationalError, match="no column named opens"):
+            old.execute(APPENDS[number])
 
 
 def test_reindex_completes_the_index_of_an_upgraded_file(path, run_in_process, expected):

@@ -14,9 +14,9 @@ import json
 import math
 import struct
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pydantic_core
 
@@ -246,14 +246,29 @@ def _join_texts(value: object) -> str:
     return " ".join(map(_join_texts, value)) if isinstance(value, list) else ""
 
 
-def parse_text(kind: Kind, envelope: bytes) -> str | None:
-    """Return the text by which a search finds an entry; None if it is damaged."""
+class Indexed(NamedTuple):
+    """What a search finds an entry by."""
+
+    text: str
+    # The embedder is None if there is no vector.
+    embedder: str | None
+    vector: Sequence[float] | None
+
+
+def parse_indexed(kind: Kind | None, envelope: bytes) -> Indexed | None:
+    """Return what a search finds an entry by; None if it is damaged, or of another kind."""
     rest = envelope[_REST:]
-    if not has_kind(kind, envelope) or parse_checksum(envelope) != compute_digest(rest):
+    if kind not in SEARCHED_KINDS or not has_kind(kind, envelope):
+        return None
+    if parse_checksum(envelope) != compute_digest(rest):
         return None
     try:
-        return get_searched_text(kind, pydantic_core.from_json(envelope[_BODY[kind] : -1]))
-    except (ValueError, TypeError, AttributeError):
+        fields = pydantic_core.from_json(envelope[_BODY[kind] : -1])
+        packed = fields.get("vector") if kind in _WITH_VECTOR else None
+        vector = None if packed is None else _unpack_vector(packed)
+        embedder = None if vector is None else fields.get("embedder")
+        return Indexed(get_searched_text(kind, fields), embedder, vector)
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

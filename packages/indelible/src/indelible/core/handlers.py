@@ -4,7 +4,7 @@ They are coroutines. The primitives of memory and SQLite never suspend, so `perf
 handler to its end; those of PostgreSQL await statements, which either of its clients performs. A
 handler runs inside of one transaction. One that writes checks before it writes its first row; once
 it has written, it does not refuse. The operations that concern the engine itself (`Scrub`,
-`CheckEngine`, `FindRisks`, `Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
+`CheckEngine`, `FindRisks`, `Identify`, `ReadCursorKey`) are left to the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from indelible import view
-from indelible.core import rules, session_list, text_search
+from indelible.core import index_search, rules, session_list
 from indelible.core.backend import Handlers
 from indelible.core.limits import (
     ITEM_PAGE,
@@ -38,7 +38,7 @@ from indelible.core.operations import (
     EraseResult,
     FindChange,
     FindItems,
-    FindText,
+    FindMatches,
     Head,
     IndexResult,
     IndexText,
@@ -50,6 +50,7 @@ from indelible.core.operations import (
     ListSessions,
     LogPage,
     LogRow,
+    MatchPage,
     Quarantine,
     Read,
     ReadFound,
@@ -73,7 +74,6 @@ from indelible.core.operations import (
     Stage,
     StageRows,
     StoredEntry,
-    TextPage,
     ViewChangeResult,
     tuple_new,
 )
@@ -431,16 +431,16 @@ async def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     return SessionOutline(head, tuple(entries))
 
 
-@READS.handles(FindText)
-async def find_text(tx: Transaction, op: FindText) -> TextPage | None:
+@READS.handles(FindMatches)
+async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     """Find visible entries by their words."""
-    return await text_search.find_text(tx, op)
+    return await index_search.find_matches(tx, op)
 
 
 @READS.handles(ReadFound)
 async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
     """Read entries beside some that were found."""
-    return await text_search.read_found(tx, op)
+    return await index_search.read_found(tx, op)
 
 
 # The view and its journal

@@ -16,7 +16,6 @@ Terms used below:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -309,23 +308,8 @@ class Read(Operation[EntrySlice]):
     start: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FindNearest(Operation[tuple[StoredEntry, ...] | None]):
-    """Return candidates for a search among the visible summaries of the session.
-
-    They include the `k` that are nearest to the vector, of those with its embedder and its
-    dimension, and every entry that cannot be decoded. None says that the engine cannot compare
-    vectors: the plan then reads all summaries and compares them itself.
-    """
-
-    session: str
-    vector: Sequence[float]
-    embedder: str
-    k: int
-
-
-class TextMatches(NamedTuple):
-    """Entries of a session that have words of a search, and the state that they are visible in."""
+class SessionMatches(NamedTuple):
+    """Entries of a session that fit a search, and the state that they are visible in."""
 
     session: str
     head: Head
@@ -334,28 +318,28 @@ class TextMatches(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TextPage:
-    """What an index of words has found, and the statistics that it is ranked by."""
+class MatchPage:
+    """What the indexes of an engine have found, and the statistics that it is ranked by."""
 
-    matches: tuple[TextMatches, ...]
-    # Whether there are more entries with these words.
+    matches: tuple[SessionMatches, ...]
+    # Whether there are more entries with these words, or with vectors.
     more: bool
     # They may count entries that are not visible.
     statistics: Statistics
     # Words that were not looked for, since they are common and others are not.
     dropped: tuple[str, ...]
-    # Sessions of the scope that the index does not have as a whole: the plan reads them.
-    unindexed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FindText(Operation[TextPage | None]):
-    """Find visible entries of these kinds by their words, with an index that the engine keeps.
+class FindMatches(Operation[MatchPage | None]):
+    """Find visible entries of these kinds by their words and vectors, by the engine's indexes.
 
     The scope is some sessions, or those `under` a collection, or all; `frozen` is the state of a
-    single session. Each word is given as it is compared and as it was written. The result has
-    `limit` entries, if there are so many: those whose words are the rarest. None says that there
-    is no index: the plan then reads all entries and ranks them itself.
+    single session. Each word is given as it is compared and as it was written; the vector has
+    length 1, and is compared with those of its embedder. The result has `limit` entries, if there
+    are so many, whose words are the rarest, and as many whose vectors are the nearest; an entry
+    whose vector is of another dimension is the farthest. None says that there are no indexes: the
+    plan then reads all entries and ranks them itself.
     """
 
     words: tuple[tuple[str, str], ...]
@@ -364,11 +348,13 @@ class FindText(Operation[TextPage | None]):
     sessions: tuple[str, ...] | None = None
     under: str | None = None
     frozen: FrozenView | None = None
+    vector: tuple[float, ...] | None = None
+    embedder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFound(Operation[tuple[tuple[StoredEntry, ...], ...]]):
-    """Read entries of these kinds beside some that `FindText` has found, of many sessions at once.
+    """Read entries of these kinds beside some that were found, of many sessions at once.
 
     Each session is given with its state, of which the extents are read. The result has the entries
     of each, in order; what was removed meanwhile is left out.

@@ -29,11 +29,10 @@ NEIGHBOUR_SHARES: Final = {1: 0.5, 2: 0.25}
 _SESSION_SHARE: Final = 0.6
 # How much more a document counts if the query names its author.
 _AUTHOR_FACTOR: Final = 1.5
-# How much the name of an author counts as a word: most often it says who is meant, not what.
-_NAME_SHARE: Final = 0.1
-# How much a function word counts. Questions are full of them, and in a short conversation some are
-# rare, which says nothing about its subject.
-_FUNCTION_WORD_SHARE: Final = 0.2
+# How much function words and the names of authors count. Questions are full of them, and in a short
+# conversation some are rare, which says nothing about its subject; a name says most often who is
+# meant, not what.
+_MINOR_SHARE: Final = 0.1
 _FUNCTION_WORDS: Final = """
     a an and any are as at be been being but by can could did do does doing done for from had has
     have having he her him his how i if in into is it its me might my of on or our she should so
@@ -59,8 +58,8 @@ class Document:
     session: str
     position: int
     kind: Kind
-    # Which message of its session it is, counted by those that are visible; None for other kinds,
-    # which have no neighbours. Only differences matter.
+    # Its place among the visible messages of its session, or among the memories of its collection;
+    # None for other kinds, which have no neighbours. Only differences matter.
     order: int | None
     # How many words it has, and how often each word of the query.
     length: int
@@ -147,7 +146,7 @@ class Statistics(NamedTuple):
         """Compute how much a word counts."""
         frequency = self.frequency.get(term, 0)
         rarity = math.log(1 + max(0.0, self.total - frequency + 0.5) / (frequency + 0.5))
-        return rarity * (_FUNCTION_WORD_SHARE if term in _load_function_terms() else 1.0)
+        return rarity * (_MINOR_SHARE if term in _load_function_terms() else 1.0)
 
 
 def compute_statistics(documents: Sequence[Document]) -> Statistics:
@@ -220,6 +219,20 @@ def choose_best(
     return [documents[number] for number in _sort(documents, scores)]
 
 
+def choose_nearest(documents: Sequence[Document]) -> list[Document]:
+    """Order the documents that can be compared by their similarity, the nearest first."""
+    scores = _list_similarities(documents)
+    return [documents[number] for number in _sort(documents, scores)]
+
+
+def _list_similarities(documents: Sequence[Document]) -> dict[int, float]:
+    return {
+        number: document.similarity
+        for number, document in enumerate(documents)
+        if document.similarity is not None
+    }
+
+
 def rank(
     documents: Sequence[Document],
     terms: Collection[str],
@@ -228,11 +241,7 @@ def rank(
     """Rank the documents that have something of the query, best first; ties by where they are."""
     statistics = compute_statistics(documents) if statistics is None else statistics
     by_text = _score_text(documents, frozenset(terms), statistics)
-    by_vector = {
-        number: document.similarity
-        for number, document in enumerate(documents)
-        if document.similarity is not None
-    }
+    by_vector = _list_similarities(documents)
     ranks: dict[int, dict[str, int]] = {}
     for name, scores in (("text", by_text), ("vector", by_vector)):
         for nth, number in enumerate(_sort(documents, scores), 1):
@@ -274,21 +283,25 @@ def _score_own(
 def _score_text(
     documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
 ) -> dict[int, float]:
-    """Score the documents by their words, by those of their neighbours, and by their authors."""
+    """Score the documents by their words, by those of their neighbours, and by their authors.
+
+    A message is found by its neighbours alone. A memory is not: it only counts for more.
+    """
     authors = _find_authors(documents, terms)
     own = _compute_bm25(documents, terms, authors, statistics)
     scores = dict(own)
     numbers = {
-        (document.session, document.order): number
+        (document.session, document.kind, document.order): number
         for number, document in enumerate(documents)
-        if document.order is not None
+        if document.kind is Kind.MESSAGE or number in own or document.similarity is not None
     }
     for number, score in own.items():
-        session, order = documents[number].session, documents[number].order
-        if order is None:
+        document = documents[number]
+        if document.order is None:
             continue
         for step, share in NEIGHBOUR_SHARES.items():
-            for other in (numbers.get((session, order + at)) for at in (-step, step)):
+            places = (document.order - step, document.order + step)
+            for other in (numbers.get((document.session, document.kind, at)) for at in places):
                 if other is not None:
                     scores[other] = scores.get(other, 0.0) + share * score
     sessions = _score_sessions(documents, _weigh(terms, authors, statistics))
@@ -319,7 +332,7 @@ def _weigh(
 ) -> dict[str, float]:
     """Compute how much each word counts; one that is the name of an author counts for less."""
     return {
-        term: statistics.weigh(term) * (_NAME_SHARE if term in authors else 1.0) for term in terms
+        term: statistics.weigh(term) * (_MINOR_SHARE if term in authors else 1.0) for term in terms
     }
 
 

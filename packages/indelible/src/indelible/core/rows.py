@@ -82,12 +82,10 @@ class KeyUse(NamedTuple):
 
 
 class SearchScope(NamedTuple):
-    """What a search by the index of words looks through."""
+    """What a search by the indexes looks through."""
 
     # Names of sessions by their numbers; None for all, and those of other namespaces among them.
     names: dict[int, str] | None
-    # Those that have entries which the index lacks.
-    unindexed: dict[int, str]
     # About how many entries there are, and how many words they have on average. What a small scope
     # has is only known when it was looked through.
     total: int

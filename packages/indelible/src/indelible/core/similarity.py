@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from operator import mul
 from typing import Final
@@ -10,6 +11,31 @@ from typing import Final
 # Squares of numbers of this size are exact enough, and do not overflow.
 _LENGTH_MIN: Final = 1e-100
 _LENGTH_MAX: Final = 1e100
+
+
+# Less than any similarity: of vectors that cannot be compared.
+NOT_COMPARABLE: Final = -2.0
+
+
+def compare(unit: Sequence[float], other: Sequence[float] | None) -> float:
+    """Compute the cosine similarity if there are two vectors of one dimension."""
+    if other is None or len(other) != len(unit):
+        return NOT_COMPARABLE
+    return compute_cosine(unit, other)
+
+
+def pack_unit(vector: Sequence[float]) -> bytes:
+    """Pack a vector at length 1 in single precision, as the indexes of vectors have it.
+
+    At that length no part is too large for single precision, and one that is too small for it makes
+    no difference.
+    """
+    return struct.pack(f"<{len(vector)}f", *scale_to_unit(vector))
+
+
+def unpack_unit(packed: bytes) -> tuple[float, ...]:
+    """Unpack a vector."""
+    return struct.unpack(f"<{len(packed) // 4}f", packed)
 
 
 def compute_cosine(unit: Sequence[float], other: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from indelible.core.operations import (
-    FindText,
+    FindMatches,
     IndexResult,
     IndexText,
     ItemPlace,
@@ -132,10 +132,10 @@ class Transaction(ABC):
     async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         """Read the index: by id, newest position first, after a place."""
 
-    # The index of words, for engines that have one. Entries are given as
+    # The indexes of words and of vectors, for engines that have them. Entries are given as
     # numbers (`rows.split_entry_id`), words as they are compared and as they were written.
 
-    async def find_scope(self, op: FindText) -> SearchScope | None:  # noqa: ARG002
+    async def find_scope(self, op: FindMatches) -> SearchScope | None:  # noqa: ARG002
         """Find the sessions that a search is about, active or not; None if there is no index."""
         return None
 
@@ -154,6 +154,19 @@ class Transaction(ABC):
         """Find the entries that have each word; only those in `among` are needed."""
         raise NotImplementedError
 
+    async def find_nearest(
+        self, vector: Sequence[float], embedder: str, scope: SearchScope
+    ) -> Sequence[tuple[float, int]]:
+        """Find the entries with vectors of an embedder, with the similarity of each.
+
+        It is `NOT_COMPARABLE` for one of another dimension.
+        """
+        raise NotImplementedError
+
+    async def find_unindexed(self, scope: SearchScope, limit: int) -> Sequence[int]:
+        """Find up to so many entries that the indexes lack."""
+        raise NotImplementedError
+
     async def find_sessions_by_number(self, numbers: Collection[int]) -> Sequence[SessionRow]:
         """Find the sessions of this namespace by their numbers; a damaged one is an error."""
         raise NotImplementedError
@@ -163,11 +176,11 @@ class Transaction(ABC):
         raise NotImplementedError
 
     async def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
-        """Index entries that the index lacks."""
+        """Index entries that the indexes lack."""
         return IndexResult()
 
     async def is_indexed_right(self, row: SessionRow) -> bool:  # noqa: ARG002
-        """Return whether the index agrees with the entries of a session."""
+        """Return whether the indexes agree with the entries of a session."""
         return True
 
     # Keys of appends

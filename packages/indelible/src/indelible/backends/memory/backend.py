@@ -17,7 +17,6 @@ from indelible.core.handlers import READS, WRITES, perform_blocking
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import (
     CheckEngine,
-    FindNearest,
     FindRisks,
     Identify,
     ReadCursorKey,
@@ -72,11 +71,8 @@ class MemoryBackend:
                 return RISKS
             case ReadCursorKey():
                 return self._cursor_key
-            case Identify():
-                return f"memory {id(self)}"
-        assert isinstance(op, FindNearest), op
-        # The plan compares vectors.
-        return None
+        assert isinstance(op, Identify), op
+        return f"memory {id(self)}"
 
     def prepare(self) -> None:
         """Do nothing: there is no server."""

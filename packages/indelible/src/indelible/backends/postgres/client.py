@@ -13,7 +13,6 @@ from indelible.backends.postgres import (  # noqa: F401 (some only register thei
     risks,
     schema,
     sessions,
-    vectors,
     views,
 )
 from indelible.backends.postgres.append import (

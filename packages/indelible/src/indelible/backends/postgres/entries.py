@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from array import array
+import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
 from indelible.backends.postgres.text_index import compute_words, format_words
-from indelible.core.codec import decode, parse_item
+from indelible.core.codec import parse_indexed, parse_item
 from indelible.core.rows import KIND_NUMBER, encode_links
-from indelible.core.similarity import scale_to_unit
-from indelible.errors import CorruptEntryError, FormatError
-from indelible.model import Kind, Summary
+from indelible.core.similarity import pack_unit, unpack_unit
+from indelible.model import Kind
 
-# The embedder of a summary without a vector. NULL means that it is unknown whether it has one.
-_NO_EMBEDDER: Final = b""
+# Dimensions, a flag, the type of the elements, their number and the first index.
+_ARRAY_HEADER: Final = 20
+_WITH_VECTOR: Final = frozenset({Kind.SUMMARY, Kind.MEMORY})
 
 
 class EntryColumns:
@@ -76,21 +75,11 @@ class EntryColumns:
 
 
 def build_vector_columns(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
-    """Embedder and vector of a summary, as its row has them; None for both if they are unknown.
-
-    They are unknown if the envelope is damaged: a search then reads the payload, and raises.
-    """
-    if kind is not Kind.SUMMARY:
+    """Embedder and vector of an entry, as its row has them; None for both if it has none."""
+    indexed = parse_indexed(kind, envelope) if kind in _WITH_VECTOR else None
+    if indexed is None or indexed.vector is None or indexed.embedder is None:
         return None, None
-    try:
-        value = decode(kind, envelope, session="", position=0)
-    except (CorruptEntryError, FormatError):
-        return None, None
-    assert isinstance(value, Summary)
-    if value.vector is None or value.embedder is None:
-        return _NO_EMBEDDER, None
-    vector = pack_vector(value.vector)
-    return (None, None) if vector is None else (encode_embedder(value.embedder), vector)
+    return encode_embedder(indexed.embedder), format_vector(indexed.vector)
 
 
 def encode_embedder(embedder: str) -> bytes:
@@ -98,13 +87,11 @@ def encode_embedder(embedder: str) -> bytes:
     return embedder.encode("utf-8", "surrogatepass")
 
 
-def pack_vector(vector: Sequence[float]) -> str | None:
-    """A vector at length one, in single precision, as the server reads an array of `real`.
+def format_vector(vector: Sequence[float]) -> str:
+    """Format a vector at length 1, in single precision, as the server reads an array of `real`."""
+    return "{" + ",".join(map(repr, unpack_unit(pack_unit(vector)))) + "}"
 
-    At that length no part is too large for single precision, and one that is too small for it makes
-    no difference. None if there is a part that is no number.
-    """
-    parts = array("f", scale_to_unit(vector))
-    if not all(map(math.isfinite, parts)):
-        return None
-    return "{" + ",".join(map(repr, parts)) + "}"
+
+def parse_vector(sent: bytes) -> tuple[float, ...]:
+    """Parse an array of `real` in the server's binary form: a header, then a length before each."""
+    return struct.unpack("!" + "4xf" * ((len(sent) - _ARRAY_HEADER) // 8), sent[_ARRAY_HEADER:])

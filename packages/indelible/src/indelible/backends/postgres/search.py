@@ -1,4 +1,4 @@
-"""Search by words: the primitives on the index of words that find entries.
+"""Search: the primitives on the indexes of words and of vectors that find entries.
 
 A small scope is looked through, in a large one the index is asked. What a common word takes there
 is the visit to each row that has it: the server's statistics say which words are common.
@@ -12,13 +12,15 @@ from functools import cache
 from typing import Final
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
+from indelible.backends.postgres.entries import encode_embedder, format_vector, parse_vector
 from indelible.backends.postgres.sessions import decode_name
 from indelible.backends.postgres.statements import CONTENT, All, PostgresContext, Sql
 from indelible.backends.postgres.text_index import ENTRY_ID, IS_UNINDEXED, hash_terms
 from indelible.core.limits import COMMON_WORD_ENTRIES
-from indelible.core.operations import FindText, StoredEntry
+from indelible.core.operations import FindMatches, StoredEntry
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope
+from indelible.core.similarity import NOT_COMPARABLE, compare
 
 # Sessions of a whole namespace that are counted one by one: with more, there are many entries.
 _SESSIONS_MAX: Final = COMMON_WORD_ENTRIES
@@ -29,9 +31,26 @@ _OF_SESSIONS: Final = "FROM indelible.entry WHERE session = ANY ($1::bigint[])"
 
 _SESSIONS: Final = """
     SELECT number, name, log_end - born FROM indelible.session WHERE namespace = $1"""
+_WITHIN: Final = "($1::bigint[] IS NULL OR session = ANY ($1))"
 _UNINDEXED: Final = f"""
-    SELECT number, name FROM indelible.session WHERE namespace = $1 AND number IN (
-        SELECT session FROM indelible.entry WHERE {IS_UNINDEXED})"""
+    SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN} LIMIT $2"""
+# Where pgvector is, if this role may use it. Asked each time: it comes and goes as its owner likes.
+_EXTENSION: Final = """
+    SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS place
+        ON place.oid = extnamespace
+    WHERE extname = 'vector' AND has_schema_privilege(place.oid, 'USAGE')"""
+# It has a bound of its own; longer vectors are compared here.
+DIMENSIONS_MAX: Final = 16_000
+_OF_EMBEDDER: Final = f"""
+    FROM indelible.entry WHERE vector IS NOT NULL AND embedder = $2 AND {_WITHIN}"""
+_VECTORS: Final = f"SELECT array_send(vector), {ENTRY_ID} {_OF_EMBEDDER}"
+# By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
+# so its distance is NaN.
+_SIMILARITIES: Final = f"""
+    SELECT CASE WHEN cardinality(vector) = cardinality($3::real[])
+            THEN 1 - coalesce(nullif(vector::%(schema)s.vector
+                OPERATOR(%(schema)s.<=>) $3::real[]::%(schema)s.vector, 'NaN'), 1)
+            ELSE {NOT_COMPARABLE} END, {ENTRY_ID} {_OF_EMBEDDER}"""
 # How many rows the whole table or all its partitions have, and how many words a row has: estimates
 # from the server's statistics. Before it has any, sessions say how many rows.
 _SIZE: Final = """
@@ -60,7 +79,7 @@ _READ: Final = f"""
     JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
 
 
-async def find_scope(context: PostgresContext, op: FindText) -> SearchScope:
+async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
     """Find the sessions that a search is about."""
     if op.sessions is not None:
         named = BytesArray(name.encode() for name in op.sessions)
@@ -72,18 +91,16 @@ async def find_scope(context: PostgresContext, op: FindText) -> SearchScope:
         sessions = Sql(below, (context.namespace, *bounds))
     else:
         sessions = Sql(f"{_SESSIONS} LIMIT $2", (context.namespace, _SESSIONS_MAX + 1))
-    found, lacking = await All((sessions, Sql(_UNINDEXED, (context.namespace,))))
-    unindexed = {number: decode_name(name) for number, name in lacking}
+    found = await sessions
     total = sum(entries for _, _, entries in found)
     average = 0.0
     is_large = total > COMMON_WORD_ENTRIES or len(found) > _SESSIONS_MAX
     if is_large:
         ((stored, average),) = await Sql(_SIZE)
         if op.sessions is None and op.under is None:
-            return SearchScope(None, unindexed, max(total, stored), average, is_large)
+            return SearchScope(None, max(total, stored), average, is_large)
     names = {number: decode_name(name) for number, name, _ in found}
-    unindexed = {number: name for number, name in unindexed.items() if number in names}
-    return SearchScope(names, unindexed, total, average, is_large)
+    return SearchScope(names, total, average, is_large)
 
 
 async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, int]:
@@ -132,6 +149,26 @@ def _to_sessions(scope: SearchScope) -> IntArray | None:
 
 def _parse_ids(joined: bytes | None) -> Sequence[int]:
     return struct.unpack(f"!{len(joined) // 8}q", joined) if joined else ()
+
+
+async def find_unindexed(scope: SearchScope, limit: int) -> list[int]:
+    """Find entries that the index of words lacks."""
+    return [entry_id for (entry_id,) in await Sql(_UNINDEXED, (_to_sessions(scope), limit))]
+
+
+async def find_nearest(
+    vector: Sequence[float], embedder: str, scope: SearchScope
+) -> list[tuple[float, int]]:
+    """Compare the vectors of an embedder: by pgvector if the database has it."""
+    extension = await Sql(_EXTENSION)
+    within = _to_sessions(scope), encode_embedder(embedder)
+    if extension and len(vector) <= DIMENSIONS_MAX:
+        compared = Sql(
+            _SIMILARITIES % {"schema": extension[0][0]}, (*within, format_vector(vector))
+        )
+        return [(similarity, entry_id) for similarity, entry_id in await compared]
+    rows = await Sql(_VECTORS, within)
+    return [(compare(vector, parse_vector(sent)), entry_id) for sent, entry_id in rows]
 
 
 async def read_found(

@@ -17,7 +17,7 @@ from indelible.backends.postgres.statements import (
     Do,
     Sql,
 )
-from indelible.core.codec import SEARCHED_KINDS, parse_text
+from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
 from indelible.core.ranking import list_terms
@@ -45,8 +45,8 @@ _INDEXED: Final = """
 
 def compute_words(kind: Kind | None, envelope: bytes) -> list[int] | None:
     """Compute the numbers of an entry's words, in order; None if it is not searched or damaged."""
-    text = parse_text(kind, envelope) if kind in SEARCHED_KINDS else None
-    return None if text is None else sorted(hash_terms(set(list_terms(text))))
+    indexed = parse_indexed(kind, envelope)
+    return None if indexed is None else sorted(hash_terms(set(list_terms(indexed.text))))
 
 
 def format_words(words: list[int] | None) -> str | None:

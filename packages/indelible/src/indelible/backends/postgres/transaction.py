@@ -48,7 +48,7 @@ from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
 from indelible.core.handlers import READS, WRITES
 from indelible.core.limits import SESSION_ID_BYTES_MAX
 from indelible.core.operations import (
-    FindText,
+    FindMatches,
     IndexResult,
     IndexText,
     ItemPlace,
@@ -375,9 +375,9 @@ class PostgresTransaction(Transaction):
         found = await Sql(_FIND_ITEMS, params)
         return [ItemPlace(item.decode("utf-8", "replace"), at) for item, at in found]
 
-    # The index of words
+    # The indexes of words and of vectors
 
-    async def find_scope(self, op: FindText) -> SearchScope | None:
+    async def find_scope(self, op: FindMatches) -> SearchScope | None:
         return await search.find_scope(self._context, op) if self._context.search else None
 
     async def count_words(
@@ -392,6 +392,14 @@ class PostgresTransaction(Transaction):
         self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
         return await search.find_words([*words], scope, among)
+
+    async def find_nearest(
+        self, vector: Sequence[float], embedder: str, scope: SearchScope
+    ) -> list[tuple[float, int]]:
+        return await search.find_nearest(vector, embedder, scope)
+
+    async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
+        return await search.find_unindexed(scope, limit)
 
     async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []

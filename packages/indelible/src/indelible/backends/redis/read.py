@@ -13,8 +13,7 @@ from indelible.core.limits import LOG_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
     EntrySlice,
     FindItems,
-    FindNearest,
-    FindText,
+    FindMatches,
     FrozenView,
     Head,
     ItemPage,
@@ -154,15 +153,9 @@ def parse_member(member: bytes) -> ItemPlace:
     return ItemPlace(item.decode(), LOG_ENTRIES_MAX - int(rest))
 
 
-@HANDLERS.handles(FindNearest)
-def find_nearest(_context: RedisContext, _op: FindNearest) -> Plan[None]:
-    """Return None: not every server can compare vectors."""
-    yield from ()
-
-
-@HANDLERS.handles(FindText)
-def find_text(_context: RedisContext, _op: FindText) -> Plan[None]:
-    """Return None: there is no index of words."""
+@HANDLERS.handles(FindMatches)
+def find_matches(_context: RedisContext, _op: FindMatches) -> Plan[None]:
+    """Return None: there are no indexes."""
     yield from ()
 
 

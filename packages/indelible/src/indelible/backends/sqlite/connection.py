@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,7 @@ class SqliteConnection:
         self._busy_timeout_s = options.busy_timeout_s
         self._waiting_since = 0.0
         self._seam = options.seam
+        self._has_sqlite_vec: bool | None = None
         try:
             self._db = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
@@ -125,6 +128,17 @@ class SqliteConnection:
                 self._seam(text, lambda: self._cursor.executemany(text, rows))
         except (apsw.Error, UnicodeDecodeError) as error:
             raise translate_error(error, path=self.path) from error
+
+    def load_sqlite_vec(self) -> bool:
+        """Load the extension sqlite-vec, which compares vectors; return whether it is installed."""
+        if self._has_sqlite_vec is None:
+            self._has_sqlite_vec = find_spec("sqlite_vec") is not None
+            if self._has_sqlite_vec:
+                path = import_module("sqlite_vec").loadable_path()
+                self._db.enable_load_extension(True)
+                self._db.load_extension(path)
+                self._db.enable_load_extension(False)
+        return self._has_sqlite_vec
 
     def now_ms(self) -> int:
         """Return the time, as rows keep it."""

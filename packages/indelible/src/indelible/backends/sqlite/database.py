@@ -83,13 +83,10 @@ class Database:
                 return self.writer.run_outside(maintenance.scrub)
             case operations.FindRisks():
                 return risks.find_risks(self._options.path, self._options.durability)
-            case operations.Identify():
+            case _:
+                assert isinstance(op, operations.Identify), op
                 file = self._options.path.stat()
                 return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
-            case _:
-                # SQLite cannot compare vectors.
-                assert isinstance(op, operations.FindNearest), op
-                return None
 
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
         """Return the key for cursors; the first caller that needs it creates the file's secret."""

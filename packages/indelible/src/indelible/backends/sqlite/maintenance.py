@@ -54,6 +54,8 @@ def check_engine(db: SqliteConnection) -> tuple[str, ...]:
     owners = {
         "entry": "id >> 32",
         "entry_text_docsize": "id >> 32",
+        "entry_vector": "entry >> 32",
+        "unindexed": "entry >> 32",
         **dict.fromkeys(PARTS, "session"),
     }
     try:

@@ -1,9 +1,9 @@
-"""Search by words: the primitives on the index of words that find entries."""
+"""Search: the primitives on the indexes of words and of vectors that find entries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from indelible.backends.sqlite.checksums import CONTENT
@@ -11,9 +11,10 @@ from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.text_index import read_totals
 from indelible.core.checksums import CHECKSUM_MASK, compute_session_salt
 from indelible.core.limits import COMMON_WORD_ENTRIES, LOG_ENTRIES_MAX
-from indelible.core.operations import FindText, StoredEntry
+from indelible.core.operations import FindMatches, StoredEntry
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope, split_entry_id
+from indelible.core.similarity import NOT_COMPARABLE, compare, pack_unit, unpack_unit
 
 # FTS5 looks for a word in one range of row ids at a time. With more ranges than this, it looks
 # through all that is between the first and the last.
@@ -25,17 +26,22 @@ _FIND: Final = "SELECT rowid FROM entry_text WHERE entry_text MATCH ? AND rowid 
 _COUNT: Final = f"SELECT count(*) FROM ({_FIND} LIMIT ?)"
 _COUNT_ENTRIES: Final = "SELECT count(*) FROM entry_text_docsize WHERE id >= ? AND id < ?"
 _SESSIONS: Final = "SELECT number, name FROM session WHERE namespace = ?"
-_UNINDEXED: Final = """
-    SELECT session, name FROM unindexed JOIN session ON number = session WHERE namespace = ?"""
+_UNINDEXED: Final = "SELECT entry FROM unindexed WHERE entry >= ? AND entry < ? LIMIT ?"
+_VECTORS: Final = """
+    SELECT vector, entry FROM entry_vector WHERE entry >= ? AND entry < ? AND embedder = ?"""
+# By sqlite-vec. A vector of zeros has no distance.
+_SIMILARITIES: Final = f"""
+    SELECT CASE length(vector) WHEN length(?1)
+            THEN 1 - ifnull(vec_distance_cosine(vector, ?1), 1) ELSE {NOT_COMPARABLE} END, entry
+    FROM entry_vector WHERE entry >= ?2 AND entry < ?3 AND embedder = ?4"""
 # The salt of each session is subtracted later.
 _READ: Final = f"""
     SELECT id, kind, written_at, payload, {CONTENT.replace(":salt", "0")} FROM entry
     WHERE id IN (SELECT value FROM json_each(?))"""
 
 
-def find_scope(db: SqliteConnection, op: FindText) -> SearchScope:
+def find_scope(db: SqliteConnection, op: FindMatches) -> SearchScope:
     """Find the sessions that a search is about."""
-    unindexed: dict[int, str] = dict(db.execute(_UNINDEXED, (db.namespace,)))
     stored, length = read_totals(db)
     average = length / stored if stored else 0.0
     if op.sessions is not None:
@@ -47,13 +53,12 @@ def find_scope(db: SqliteConnection, op: FindText) -> SearchScope:
         bounds = (op.under, f"{op.under}/", f"{op.under}0")
         found = db.execute(below, (db.namespace, *bounds))
     else:
-        return SearchScope(None, unindexed, stored, average, stored > COMMON_WORD_ENTRIES)
+        return SearchScope(None, stored, average, stored > COMMON_WORD_ENTRIES)
     names: dict[int, str] = dict(found)
     spans = _build_spans(names)
     total = sum(db.execute(_COUNT_ENTRIES, span)[0][0] for span in spans)
     return SearchScope(
         names,
-        {number: name for number, name in unindexed.items() if number in names},
         total,
         average,
         total > COMMON_WORD_ENTRIES or len(spans) > _SPANS_MAX,
@@ -93,14 +98,36 @@ def count_words(
 
 def find_words(db: SqliteConnection, words: Mapping[str, str], scope: SearchScope) -> Occurrences:
     """Find the entries that have each word."""
-    spans, names = _choose_spans(scope), scope.names
+    spans = _choose_spans(scope)
     ids: dict[str, list[int]] = {}
     for term, written in words.items():
-        found = [each for span in spans for (each,) in db.execute(_FIND, (f'"{written}"', *span))]
-        if names is not None:
-            found = [each for each in found if split_entry_id(each)[0] in names]
-        ids[term] = found
+        found = (each for span in spans for (each,) in db.execute(_FIND, (f'"{written}"', *span)))
+        ids[term] = [each for each in found if _is_within(each, scope)]
     return Occurrences(scope.total, scope.average, ids)
+
+
+def _is_within(entry_id: int, scope: SearchScope) -> bool:
+    return scope.names is None or split_entry_id(entry_id)[0] in scope.names
+
+
+def find_unindexed(db: SqliteConnection, scope: SearchScope, limit: int) -> list[int]:
+    """Find entries that the indexes lack."""
+    found = (row for span in _choose_spans(scope) for row in db.execute(_UNINDEXED, (*span, limit)))
+    return [entry_id for (entry_id,) in found if _is_within(entry_id, scope)]
+
+
+def find_nearest(
+    db: SqliteConnection, vector: Sequence[float], embedder: str, scope: SearchScope
+) -> list[tuple[float, int]]:
+    """Compare the vectors of an embedder: by sqlite-vec if it is installed."""
+    near: list[tuple[float, int]] = []
+    for span in _choose_spans(scope):
+        if db.load_sqlite_vec():
+            near += db.execute(_SIMILARITIES, (pack_unit(vector), *span, embedder))
+        else:
+            rows = db.execute(_VECTORS, (*span, embedder))
+            near += [(compare(vector, unpack_unit(packed)), entry) for packed, entry in rows]
+    return [found for found in near if _is_within(found[1], scope)]
 
 
 def read_found(db: SqliteConnection, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:

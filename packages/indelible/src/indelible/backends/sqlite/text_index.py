@@ -1,116 +1,131 @@
-"""The index of words: an FTS5 table that is written in the transactions of the entries.
+"""The indexes of words and of vectors, written in the transactions of the entries.
 
-It holds words, and no text: to remove an entry from it, FTS5 is given the text of that entry again.
-`unindexed` names the sessions that have entries which it lacks.
+That of words is an FTS5 table. It holds words, and no text: to remove an entry from it, FTS5 is
+given the text of that entry again. `unindexed` has the entries that both indexes lack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible.backends.sqlite.connection import SqliteConnection
-from indelible.core.codec import parse_text
+from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
 from indelible.core.ranking import list_terms
-from indelible.model import Kind
+from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
+from indelible.core.similarity import pack_unit
 
-# The kinds that are indexed, by the numbers that rows have.
-_KINDS: Final = {1: Kind.MESSAGE, 4: Kind.SUMMARY, 5: Kind.MEMORY}
-_NUMBERS: Final = ", ".join(map(str, _KINDS))
-INSERT: Final = "INSERT INTO entry_text (rowid, text) VALUES (?, ?)"
-# Note that a session has entries which the index lacks.
-MARK: Final = "INSERT OR IGNORE INTO unindexed VALUES (?)"
-_DELETE: Final = "INSERT INTO entry_text (entry_text, rowid, text) VALUES ('delete', ?, ?)"
+# Entries that are added at once. FTS5 writes a segment for each transaction, which takes about as
+# long as the entry itself; what waits is read by each search.
+PORTION: Final = 64
+
+_IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"
+_NUMBERS: Final = frozenset(KIND_NUMBER[kind] for kind in SEARCHED_KINDS)
+_ADD_TEXT: Final = "INSERT INTO entry_text (rowid, text) VALUES (?, ?)"
+_ADD_VECTOR: Final = "INSERT INTO entry_vector VALUES (?, ?, ?)"
+_ADD_UNINDEXED: Final = "INSERT OR IGNORE INTO unindexed VALUES (?)"
+_REMOVE_TEXT: Final = "INSERT INTO entry_text (entry_text, rowid, text) VALUES ('delete', ?, ?)"
+_COUNT_WAITING: Final = "SELECT count(*) FROM (SELECT 1 FROM unindexed LIMIT ?)"
+_WAITING: Final = """
+    SELECT id, kind, payload FROM unindexed JOIN entry ON id = entry
+    WHERE entry >= ? ORDER BY entry LIMIT ?"""
 # FTS5 has a row in this table for each row of the index.
 _INDEXED: Final = """
-    SELECT words.id, kind, payload, sz FROM entry_text_docsize AS words LEFT JOIN entry
-    ON entry.id = words.id WHERE words.id >= ? AND words.id < ? ORDER BY words.id"""
-_LACKS: Final = f"""
-    kind IN ({_NUMBERS})
-    AND NOT EXISTS (SELECT 1 FROM entry_text_docsize AS words WHERE words.id = entry.id)"""
+    SELECT words.id, kind, payload, sz, embedder, vector FROM entry_text_docsize AS words
+    LEFT JOIN entry ON entry.id = words.id LEFT JOIN entry_vector ON entry = words.id
+    WHERE words.id >= ? AND words.id < ? ORDER BY words.id"""
 _MISSING: Final = f"""
-    SELECT id, kind, payload FROM entry WHERE id >= ? AND id < ? AND {_LACKS} ORDER BY id LIMIT ?"""
+    SELECT 1 FROM entry AS own WHERE id >= ? AND id < ? AND {_IS_SEARCHED}
+    AND NOT EXISTS (SELECT 1 FROM entry_text_docsize AS words WHERE words.id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM unindexed WHERE entry = own.id) LIMIT 1"""
 
 
 # Writing
 
 
-def parse_texts(rows: Iterable[Sequence[Any]]) -> tuple[list[tuple[int, str]], int]:
-    """Parse what is to be indexed of entries, given as id, kind and payload.
+def add_entries(db: SqliteConnection, rows: Sequence[tuple[int, int, bytes]]) -> None:
+    """Index new entries, given as id, kind and payload, or let them wait for a full portion."""
+    added = [row for row in rows if row[1] in _NUMBERS]
+    if not added:
+        return
+    if db.indexes_text:
+        ((waiting,),) = db.execute(_COUNT_WAITING, (PORTION + 1,))
+        if waiting + len(added) >= PORTION:
+            # More were written without the indexes: they are left to `index_missing`.
+            before = db.execute(_WAITING, (0, PORTION)) if waiting <= PORTION else []
+            _index(db, [*before, *added])
+            return
+    db.execute_many(_ADD_UNINDEXED, [(entry_id,) for entry_id, _, _ in added])
 
-    Returns row ids with texts for `INSERT`, and how many entries are damaged: their session is then
-    to be marked with `MARK`, so that searches read it and report the damage.
-    """
+
+def _index(db: SqliteConnection, rows: Sequence[Sequence[Any]]) -> int:
+    """Index entries; one that is damaged is noted, for searches to report it. Return how many."""
     texts: list[tuple[int, str]] = []
-    damaged = 0
+    vectors: list[tuple[int, str, bytes]] = []
+    damaged: list[tuple[int]] = []
     for entry_id, number, payload in rows:
-        if number not in _KINDS:
+        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload)
+        if indexed is None:
+            damaged.append((entry_id,))
             continue
-        text = parse_text(_KINDS[number], payload)
-        if text is None:
-            damaged += 1
-        else:
-            texts.append((entry_id, text))
-    return texts, damaged
+        texts.append((entry_id, indexed.text))
+        if indexed.vector is not None and indexed.embedder is not None:
+            vectors.append((entry_id, indexed.embedder, pack_unit(indexed.vector)))
+    db.execute_many(_ADD_TEXT, texts)
+    if vectors:
+        db.execute_many(_ADD_VECTOR, vectors)
+    db.execute_many("DELETE FROM unindexed WHERE entry = ?", [(each,) for each, _ in texts])
+    if damaged:
+        db.execute_many(_ADD_UNINDEXED, damaged)
+    return len(texts)
 
 
 def remove_entries(db: SqliteConnection, low: int, high: int) -> None:
-    """Remove the words of entries that are about to be deleted or replaced."""
+    """Remove entries that are about to be deleted or replaced."""
     texts: list[tuple[int, str]] = []
-    for entry_id, number, payload, _ in db.execute(_INDEXED, (low, high)):
-        text = parse_text(_KINDS[number], payload) if number in _KINDS else None
-        if text is None:
+    for entry_id, number, payload, *_ in db.execute(_INDEXED, (low, high)):
+        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload or b"")
+        if indexed is None:
             # The words of a damaged entry are unknown, so they cannot be removed one by one.
-            drop_index(db)
-            return
-        texts.append((entry_id, text))
+            drop_indexes(db)
+            texts = []
+            break
+        texts.append((entry_id, indexed.text))
     if texts:
-        db.execute_many(_DELETE, texts)
+        db.execute_many(_REMOVE_TEXT, texts)
+    for table in ("entry_vector", "unindexed"):
+        db.execute(f"DELETE FROM {table} WHERE entry >= ? AND entry < ?", (low, high))
 
 
-def drop_index(db: SqliteConnection) -> None:
-    """Remove all words. Searches then read the entries, until the index is built again."""
+def drop_indexes(db: SqliteConnection) -> None:
+    """Empty the indexes. Searches then read the entries, until they are built again."""
     db.execute("INSERT INTO entry_text (entry_text) VALUES ('delete-all')")
-    db.execute("INSERT OR IGNORE INTO unindexed SELECT number FROM session")
+    db.execute("DELETE FROM entry_vector")
+    db.execute(f"INSERT OR IGNORE INTO unindexed SELECT id FROM entry WHERE {_IS_SEARCHED}")
 
 
 def index_missing(db: SqliteConnection, op: IndexText) -> IndexResult:
-    """Index entries that the index lacks, in the order of their row ids."""
+    """Index entries that the indexes lack, in the order of their row ids."""
     if op.rebuild and op.resume is None:
-        drop_index(db)
-    start = op.resume or 0
-    entries = damaged = 0
-    name = ""
-    while entries + damaged < op.limit:
-        left = db.execute(
-            "SELECT session, name FROM unindexed JOIN session ON number = session"
-            " WHERE session >= ? ORDER BY session LIMIT 1",
-            (start >> 32,),
-        )
-        if not left:
-            return IndexResult(entries, damaged, None, name)
-        ((session, name),) = left
-        first, stop = session << 32, (session << 32) + LOG_ENTRIES_MAX
-        rows = db.execute(_MISSING, (max(start, first), stop, op.limit - entries - damaged))
-        texts, bad = parse_texts(rows)
-        db.execute_many(INSERT, texts)
-        entries, damaged = entries + len(texts), damaged + bad
-        if rows:
-            start = rows[-1][0] + 1
-            continue
-        if not db.execute(_MISSING, (first, stop, 1)):
-            db.execute("DELETE FROM unindexed WHERE session = ?", (session,))
-        start = stop
-    return IndexResult(entries, damaged, start, name)
+        drop_indexes(db)
+    rows = db.execute(_WAITING, (op.resume or 0, op.limit))
+    if not rows:
+        return IndexResult()
+    indexed = _index(db, rows)
+    last = rows[-1][0]
+    number, _ = split_entry_id(last)
+    named = db.execute("SELECT name FROM session WHERE number = ?", (number,))
+    resume = last + 1 if len(rows) == op.limit else None
+    return IndexResult(indexed, len(rows) - indexed, resume, named[0][0] if named else "")
 
 
 # Reading what FTS5 keeps beside the words. Its documentation describes both forms.
 
 
 def read_totals(db: SqliteConnection) -> tuple[int, int]:
-    """Return how many entries the index has, and how many words."""
+    """Return how many entries the index of words has, and how many words."""
     rows = db.execute("SELECT block FROM entry_text_data WHERE id = 1")
     numbers = _parse_integers(rows[0][0]) if rows else []
     return (numbers[0], numbers[1]) if len(numbers) > 1 else (0, 0)
@@ -132,11 +147,13 @@ def _parse_integers(data: object) -> list[int]:
 
 
 def agrees_with_entries(db: SqliteConnection, session: int) -> bool:
-    """Return whether the index agrees with the entries of a session, which are not damaged."""
+    """Return whether the indexes agree with the entries of a session, which are not damaged."""
     low, high = session << 32, (session << 32) + LOG_ENTRIES_MAX
-    for _, number, payload, size in db.execute(_INDEXED, (low, high)):
-        text = parse_text(_KINDS[number], payload) if number in _KINDS else None
-        if text is None or _parse_integers(size) != [len(list_terms(text))]:
+    for _, number, payload, size, embedder, vector in db.execute(_INDEXED, (low, high)):
+        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload or b"")
+        if indexed is None or _parse_integers(size) != [len(list_terms(indexed.text))]:
             return False
-    is_marked = db.execute("SELECT 1 FROM unindexed WHERE session = ?", (session,))
-    return bool(is_marked) or not db.execute(_MISSING, (low, high, 1))
+        packed = None if indexed.vector is None else pack_unit(indexed.vector)
+        if (embedder, vector) != (indexed.embedder, packed):
+            return False
+    return not db.execute(_MISSING, (low, high))

@@ -39,7 +39,7 @@ from indelible.core.limits import (
     LOG_ENTRIES_MAX,
 )
 from indelible.core.operations import (
-    FindText,
+    FindMatches,
     IndexResult,
     IndexText,
     ItemPlace,
@@ -80,7 +80,7 @@ _GET_KIND_NUMBER = itemgetter(1)
 _GET_INDEXED = itemgetter(0, 1, 10)
 
 # Tables whose rows belong to a session by its number.
-PARTS = ("snapshot", "journal", "kept_key", "quarantine", "unindexed")
+PARTS = ("snapshot", "journal", "kept_key", "quarantine")
 
 # The row has the first time in the last step of activity; the newest entry has the last one. A
 # damaged entry does not move the session to another step.
@@ -153,7 +153,7 @@ _CHECK_NEWEST_ENTRY = f"""
     SELECT {CONTENT} = content_checksum(payload) FROM entry WHERE id = :id"""
 
 _INSERT_ENTRY = """
-    INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
+    INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, call_ids,
         answer_ids, payload, checksum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _REPLACE_ENTRY = _INSERT_ENTRY.replace("INSERT", "INSERT OR REPLACE", 1)
@@ -169,10 +169,10 @@ _READ_ENTRIES = f"""
 _READ_ENTRIES_BACKWARDS = _READ_ENTRIES + " DESC"
 _READ_LOG = f"""
     SELECT id & {POSITION_MASK}, kind, written_at, deadline, batch_size, generation, keep, key,
-        opens, answer_ids, payload, {CONTENT}
+        call_ids, answer_ids, payload, {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _READ_OUTLINES = f"""
-    SELECT id & {POSITION_MASK}, kind, length(payload), keep, opens, answer_ids FROM entry
+    SELECT id & {POSITION_MASK}, kind, length(payload), keep, call_ids, answer_ids FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
 _READ_CHECKSUMS = f"""
     SELECT ifnull(substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES}), x'') FROM entry
@@ -355,14 +355,7 @@ class SqliteTransaction(Transaction):
             for entry_id, *_ in values:
                 text_index.remove_entries(self._db, entry_id, entry_id + 1)
         self._db.execute_many(_REPLACE_ENTRY if replace else _INSERT_ENTRY, values)
-        texts: list[tuple[int, str]] = []
-        damaged = len(values)
-        if self._db.indexes_text:
-            texts, damaged = text_index.parse_texts(map(_GET_INDEXED, values))
-        if texts:
-            self._db.execute_many(text_index.INSERT, texts)
-        if damaged:
-            self._db.execute(text_index.MARK, (row.number,))
+        text_index.add_entries(self._db, [_GET_INDEXED(value) for value in values])
 
     async def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
@@ -444,9 +437,9 @@ class SqliteTransaction(Transaction):
         }
         return [ItemPlace(*fields) for fields in self._db.execute(_FIND_ITEMS, params)]
 
-    # The index of words
+    # The indexes of words and of vectors
 
-    async def find_scope(self, op: FindText) -> SearchScope | None:
+    async def find_scope(self, op: FindMatches) -> SearchScope | None:
         return search.find_scope(self._db, op) if self._db.indexes_text else None
 
     async def count_words(
@@ -462,6 +455,14 @@ class SqliteTransaction(Transaction):
         among: Collection[int] | None = None,  # noqa: ARG002 (FTS5 finds all as fast)
     ) -> Occurrences:
         return search.find_words(self._db, words, scope)
+
+    async def find_nearest(
+        self, vector: Sequence[float], embedder: str, scope: SearchScope
+    ) -> list[tuple[float, int]]:
+        return search.find_nearest(self._db, vector, embedder, scope)
+
+    async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
+        return search.find_unindexed(self._db, scope, limit)
 
     async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         named = "SELECT name FROM session WHERE namespace = ? AND number = ?"

@@ -1,7 +1,7 @@
 """Search among what is visible.
 
-`search` reads and ranks entries here, so that every engine finds the same, and nothing that was
-rolled back, retracted, or has expired. `search_summaries` has the engine choose by vectors.
+The indexes of an engine choose what is ranked; without them, everything is read. It is ranked here,
+so that every engine finds the same, and nothing that was rolled back, retracted, or has expired.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from indelible.core.limits import (
     SEARCH_RANKED,
 )
 from indelible.core.operations import (
-    FindNearest,
-    FindText,
+    FindMatches,
     FrozenView,
+    MatchPage,
     Read,
     ReadFound,
     StoredEntry,
-    TextPage,
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.memories import build_collection_id, find_visible, is_memory
@@ -40,7 +39,7 @@ from indelible.core.plans.verification import list_all_sessions
 from indelible.core.plans.view_changes import read_snapshots
 from indelible.core.ranking import Document, Ranked, Statistics
 from indelible.core.settings import check_session_id
-from indelible.core.similarity import compute_cosine, scale_to_unit
+from indelible.core.similarity import NOT_COMPARABLE, compare, compute_cosine, scale_to_unit
 from indelible.errors import ConflictError, LimitError, UsageError
 from indelible.model import (
     ChatMessage,
@@ -57,8 +56,11 @@ from indelible.view import Extents
 # How often a state is read again that a vacuum removed meanwhile.
 _ATTEMPTS_MAX: Final = 3
 _MESSAGES: Final = frozenset({Kind.MESSAGE})
+_SUMMARIES: Final = frozenset({Kind.SUMMARY})
 # How many entries on either side are read to find the messages beside one.
 _WINDOW: Final = 8
+# The embedder of vectors that callers give without a name.
+NO_EMBEDDER: Final = "unnamed"
 _FIELDS: Final = ("session_id", "kind", "role", "name", "id", "written_at")
 
 
@@ -67,7 +69,7 @@ class Request(NamedTuple):
 
     text: str | None
     vector: Vector | None
-    embedder: str | None
+    embedder: str
     sessions: tuple[str, ...] | None
     under: str | None
     kinds: frozenset[Kind]
@@ -106,7 +108,7 @@ def parse_request(
     return Request(
         text,
         vector,
-        None,
+        NO_EMBEDDER,
         names,
         None if under is None else build_collection_id(under),
         wanted,
@@ -186,6 +188,7 @@ def search(request: Request) -> Plan[list[Hit]]:
     while True:
         try:
             found = yield from _find(request, limit)
+            _check_dimensions(found.documents.values(), request)
             ranked = ranking.rank([*found.documents.values()], found.terms, found.statistics)
             if found.more and len(ranked) < request.offset + request.k:
                 limit *= 4
@@ -200,28 +203,29 @@ def search(request: Request) -> Plan[list[Hit]]:
 
 
 def _find(request: Request, limit: int) -> Plan[Found]:
-    """Find what is to be ranked: by the engine's index, and by reading what that cannot tell."""
+    """Find what is to be ranked: by the engine's indexes, or by reading everything."""
     words = ranking.choose_words(request.text or "")
     found = Found(frozenset(words))
     frozen = (yield from _read_snapshot(request)) if request.as_of is not None else None
-    op = FindText(
-        tuple(words.items()), request.kinds, limit, request.sessions, request.under, frozen
+    page = yield from perform(
+        FindMatches(
+            tuple(words.items()),
+            request.kinds,
+            limit,
+            request.sessions,
+            request.under,
+            frozen,
+            request.vector,
+            request.embedder,
+        )
     )
-    page = yield from perform(op)
-    kinds = request.kinds
     if page is None:
         names = yield from _list_sessions(request)
+        yield from _add_read(found, names, request, frozen)
     else:
         found.terms -= frozenset(page.dropped)
         found.dropped = tuple(words[term] for term in page.dropped)
         yield from _add_matches(found, page, request)
-        names = list(page.unindexed)
-        if request.vector is not None:
-            # Which vectors are near, no index of words can tell.
-            yield from _add_read(found, names, kinds, request, frozen)
-            kinds &= {Kind.SUMMARY, Kind.MEMORY}
-            names = [name for name in (yield from _list_sessions(request)) if name not in names]
-    yield from _add_read(found, names, kinds, request, frozen)
     return found
 
 
@@ -248,7 +252,7 @@ def _list_sessions(request: Request) -> Plan[list[str]]:
 # What an index has found
 
 
-def _add_matches(found: Found, page: TextPage, request: Request) -> Plan[None]:
+def _add_matches(found: Found, page: MatchPage, request: Request) -> Plan[None]:
     """Add the best of what an index has found, and their neighbours."""
     found.statistics, found.more = page.statistics, page.more
     found.states |= {each.session: each.frozen for each in page.matches}
@@ -258,24 +262,39 @@ def _add_matches(found: Found, page: TextPage, request: Request) -> Plan[None]:
         if filters.matches(request.where, _build_fields(session, entry)):
             documents.append(_build_document(session, entry, None, request, found.terms))
     most = max(SEARCH_RANKED, 2 * (request.offset + request.k))
-    best: list[Document] = []
-    for document in ranking.choose_best(documents, found.terms, page.statistics):
-        if len(best) == most:
-            found.more = True
-            break
-        value = found.entries[document.session, document.position].value
-        if isinstance(value, StoredMemory):
-            extents = found.states[document.session].extents
-            _, newest = yield from find_visible(document.session, value.id, extents)
-            if newest != document.position:
-                continue
-        best.append(document)
-    found.add(best)
+    newest: dict[tuple[str, str], int | None] = {}
+    for ordered in (
+        ranking.choose_best(documents, found.terms, page.statistics),
+        ranking.choose_nearest(documents),
+    ):
+        kept = 0
+        for document in ordered:
+            if kept == most:
+                found.more = True
+                break
+            if (yield from _is_current(document, found, newest)):
+                found.add([document])
+                kept += 1
     if Kind.MESSAGE in request.kinds:
-        yield from _add_neighbours(found, best, request)
+        yield from _add_neighbours(found, [*found.documents.values()], request)
 
 
-def _decode_matches(page: TextPage) -> Iterator[tuple[str, Entry]]:
+def _is_current(
+    document: Document, found: Found, newest: dict[tuple[str, str], int | None]
+) -> Plan[bool]:
+    """Return whether a document is no older version of a memory."""
+    session = document.session
+    value = found.entries[session, document.position].value
+    if not isinstance(value, StoredMemory):
+        return True
+    if (session, value.id) not in newest:
+        extents = found.states[session].extents
+        _, position = yield from find_visible(session, value.id, extents)
+        newest[session, value.id] = position
+    return newest[session, value.id] == document.position
+
+
+def _decode_matches(page: MatchPage) -> Iterator[tuple[str, Entry]]:
     """Decode what was found; of several versions of a memory, at most the newest is current."""
     for session, head, _, rows in page.matches:
         entries: dict[object, Entry] = {}
@@ -291,7 +310,7 @@ def _add_neighbours(found: Found, best: Sequence[Document], request: Request) ->
     """Add the messages beside those that were found, and tell which is beside which."""
     windows: dict[str, list[tuple[int, int]]] = {}
     for document in best:
-        if document.kind is Kind.MESSAGE:
+        if _is_message(document):
             extents, at = found.states[document.session].extents, document.position
             before = view.take_last(view.clip(extents, 0, at), _WINDOW)
             after = view.take_first(view.clip(extents, at, extents[-1][1]), _WINDOW + 1)
@@ -315,13 +334,17 @@ def _add_neighbours(found: Found, best: Sequence[Document], request: Request) ->
                 beside[order] = row
             else:
                 known.order = order
-        orders = (each.order for each in best if each.session == session)
+        orders = (each.order for each in best if each.session == session and _is_message(each))
         near = ranking.find_near([order for order in orders if order is not None])
         read = {order: row for order, row in beside.items() if order in near}
         for order, entry in zip(read, EntryDecoder(session).to_entries(read.values()), strict=True):
             found.entries[session, entry.position] = entry
             if filters.matches(request.where, _build_fields(session, entry)):
                 found.add([_build_document(session, entry, order, request, found.terms)])
+
+
+def _is_message(document: Document) -> bool:
+    return document.kind is Kind.MESSAGE
 
 
 def _clip_state(state: FrozenView, spans: Extents) -> FrozenView:
@@ -334,30 +357,22 @@ def _clip_state(state: FrozenView, spans: Extents) -> FrozenView:
 
 
 def _add_read(
-    found: Found,
-    names: Iterable[str],
-    kinds: frozenset[Kind],
-    request: Request,
-    frozen: FrozenView | None,
+    found: Found, names: Iterable[str], request: Request, frozen: FrozenView | None
 ) -> Plan[None]:
-    """Add all entries of these kinds in these sessions, and count their words."""
-    documents: list[Document] = []
+    """Add all entries in these sessions, and count their words."""
     left = SEARCH_ENTRIES_MAX
     for name in names:
         scope = Scope(name, frozen)
         read, found.states[name], looked = yield from _read_documents(
-            scope, kinds, request, found.terms, left
+            scope, request, found.terms, left
         )
-        documents += read
+        found.add(read)
         left -= looked
-    new = [each for each in documents if (each.session, each.position) not in found.documents]
-    found.statistics = found.statistics.add(ranking.compute_statistics(new))
-    # These are compared by their vectors too.
-    found.documents |= {(each.session, each.position): each for each in documents}
+    found.statistics = ranking.compute_statistics([*found.documents.values()])
 
 
 def _read_documents(
-    scope: Scope, kinds: frozenset[Kind], request: Request, terms: frozenset[str], left: int
+    scope: Scope, request: Request, terms: frozenset[str], left: int
 ) -> Plan[tuple[list[Document], FrozenView, int]]:
     """Read what is to be ranked of one session; also returns its state, and how much was read."""
     session, frozen = scope
@@ -365,7 +380,7 @@ def _read_documents(
     start: int | None = None
     looked = messages = 0
     while True:
-        op = Read(session, frozen, kinds, PAGE_ENTRIES_MAX, start=start)
+        op = Read(session, frozen, request.kinds, PAGE_ENTRIES_MAX, start=start)
         page = yield from perform(op)
         frozen = page.frozen
         looked += len(page.rows)
@@ -402,26 +417,39 @@ def _build_document(
     value = entry.value
     length, counts = ranking.count_terms(get_searched_text(entry.kind, value.__dict__), terms)
     author = value.name if isinstance(value, ChatMessage) else None
-    similarity: float | None = None
-    if request.vector is not None and isinstance(value, Summary | StoredMemory):
-        similarity = _compare(request.vector, request.embedder or "unnamed", value)
     return Document(
         session=session,
         position=entry.position,
         kind=entry.kind,
-        order=order,
+        order=entry.position if entry.kind is Kind.MEMORY else order,
         length=length,
         counts=counts,
         authors=ranking.find_name_terms(author or ""),
-        similarity=similarity,
+        similarity=_compare(request, value),
     )
 
 
-def _compare(unit: Vector, embedder: str, value: Summary | StoredMemory) -> float | None:
-    """Return the similarity to a vector; None if the two cannot be compared."""
-    if value.vector is None or value.embedder != embedder or len(value.vector) != len(unit):
+def _compare(request: Request, value: object) -> float | None:
+    """Return the similarity to the vector of the query; None if there is nothing to compare."""
+    if request.vector is None or not isinstance(value, Summary | StoredMemory):
         return None
-    return compute_cosine(unit, value.vector)
+    if value.vector is None or value.embedder != request.embedder:
+        return None
+    return compare(request.vector, value.vector)
+
+
+def _check_dimensions(documents: Iterable[Document], request: Request) -> None:
+    """Raise if an entry has a vector of the same embedder and another dimension."""
+    for document in documents:
+        if document.similarity == NOT_COMPARABLE:
+            raise UsageError(
+                f"entry {document.position} of session {document.session!r} has a vector of the"
+                f" embedder {request.embedder!r} with another number of dimensions than the query."
+                " Give another model another name, and memories its vectors by embed_missing()",
+                session=document.session,
+                position=document.position,
+                embedder=request.embedder,
+            )
 
 
 def _build_fields(session: str, entry: Entry) -> dict[str, object]:
@@ -510,10 +538,15 @@ def search_summaries(
     session = check_session_id(session_id)
     if not isinstance(k, int) or k < 1:
         raise UsageError(f"k is a number from 1 up, not {k!r}", value=k)
-    name = embedder or "unnamed"
+    name = embedder or NO_EMBEDDER
     vector = _check_vector(vector)
-    near = yield from perform(FindNearest(session, vector, name, k))
-    if near is not None and (found := _rank(decode_summaries(session, near), vector, name)):
+    unit = tuple(scale_to_unit(vector))
+    limit = max(SEARCH_MATCHES, 2 * k)
+    page = yield from perform(
+        FindMatches((), _SUMMARIES, limit, (session,), vector=unit, embedder=name)
+    )
+    rows = [row for each in page.matches for row in each.rows] if page is not None else []
+    if found := _rank(decode_summaries(session, sorted(rows)), vector, name):
         return found[:k]
     shown = yield from read_summaries(session)
     if not shown:

@@ -68,7 +68,7 @@ CREATE TABLE indelible.entry (
     opens      text,                            -- JSON list of the tool calls that it makes
     answers    text,                            -- and of those that it answers
     payload    bytea NOT NULL,
-    embedder   bytea,                           -- of a summary's vector; NULL if nothing is known
+    embedder   bytea,                           -- of its vector; NULL if it has none
     vector     real[],                          -- at length one, in single precision; NULL if none
     item       bytea,                           -- the id of a memory
     words      integer[],                       -- a number for each word; NULL if it is not indexed
@@ -84,9 +84,11 @@ CREATE INDEX entry_item ON indelible.entry (session, item, position DESC) WHERE 
 -- moves it into the index.
 CREATE INDEX entry_words ON indelible.entry USING gin (words) WITH (gin_pending_list_limit = 512)
     WHERE words IS NOT NULL;
--- What the index of words lacks: a search reads the sessions of these entries, and reindex completes them.
+-- What the index of words lacks: a search reads these entries, and reindex completes them.
 CREATE INDEX entry_unindexed ON indelible.entry (session, position)
     WHERE words IS NULL AND kind IN (1, 4, 5);
+
+CREATE INDEX entry_vector ON indelible.entry (session, position) WHERE vector IS NOT NULL;
 
 CREATE SEQUENCE indelible.snapshot_number;
 CREATE TABLE indelible.snapshot (

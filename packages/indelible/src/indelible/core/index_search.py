@@ -1,0 +1,223 @@
+"""Search by the indexes of words and of vectors: which entries fit, and which are visible.
+
+Engines that keep such indexes implement the primitives of the section "The indexes of words and of
+vectors" in `transaction.py`. What an index lacks is looked through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from indelible import view
+from indelible.core import ranking, rules
+from indelible.core.codec import has_kind, parse_indexed
+from indelible.core.limits import LOG_ENTRIES_MAX, PAGE_ENTRIES_MAX, SEARCH_ENTRIES_MAX
+from indelible.core.operations import FindMatches, MatchPage, ReadFound, SessionMatches, StoredEntry
+from indelible.core.ranking import Statistics
+from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, split_entry_id
+from indelible.core.similarity import compare
+from indelible.core.transaction import Transaction
+from indelible.errors import LimitError
+
+# Entries by the id of each: the number of their session, and their position.
+Ids = dict[str, Collection[int]]
+
+
+async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
+    """Find the visible entries with the rarest words and with the nearest vectors.
+
+    What the indexes lack is found as if they had it. None if there are no indexes.
+    """
+    scope = await tx.find_scope(op)
+    if scope is None:
+        return None
+    reader = _Reader(tx, op)
+    ids, statistics, rest = await _find_words(tx, dict(op.words), scope, op.limit)
+    terms = frozenset(statistics.frequency)
+    lacking = await _look_through(tx, reader, scope, terms)
+    for term, others in lacking.ids.items():
+        ids[term] = [*ids.get(term, ()), *others]
+    statistics = statistics.add(lacking.statistics)
+    ordered = [*lacking.damaged, *ranking.order_matches(ids, statistics)]
+    more = await reader.read_first(ordered) or rest
+    if op.vector is not None:
+        near = [*lacking.near, *await tx.find_nearest(op.vector, op.embedder, scope)]
+        # Ties in the order of the log.
+        near.sort(key=lambda found: (-found[0], found[1]))
+        more = await reader.read_first([entry_id for _, entry_id in near]) or more
+    dropped = tuple(sorted({term for term, _ in op.words} - terms))
+    return MatchPage(reader.get_matches(), more, statistics, dropped)
+
+
+async def _find_words(
+    tx: Transaction, words: Mapping[str, str], scope: SearchScope, limit: int
+) -> tuple[Ids, Statistics, bool]:
+    """Find the entries with each word; also return whether other words may find more.
+
+    In a large scope, words that many have are left out of the statistics, and not looked for.
+    """
+    if not words:
+        return {}, Statistics(0, 0.0, {}), False
+    if not scope.is_large:
+        found = await tx.find_words(words, scope)
+        counts = {term: len(each) for term, each in found.ids.items()}
+        return dict(found.ids), Statistics(found.total, found.average, counts), False
+    counts, ids = await _count_words(tx, words, scope)
+    statistics = Statistics(scope.total, scope.average, counts)
+    leading = ranking.choose_leading(statistics, limit)
+    missing = {term: words[term] for term in leading if term not in ids}
+    ids |= (await tx.find_words(missing, scope)).ids if missing else {}
+    others = counts.keys() - leading
+    ids |= await _find_others(tx, {term: words[term] for term in others}, scope, ids, counts)
+    return ids, statistics, bool(others)
+
+
+async def _count_words(
+    tx: Transaction, words: Mapping[str, str], scope: SearchScope
+) -> tuple[dict[str, int], Ids]:
+    """Count the entries with each word, without words that many have.
+
+    If all that are there have many, the rarest one remains. Also returns the entries with words
+    that had to be found for that.
+    """
+    most = ranking.compute_common_count(scope.total)
+    counts = await tx.count_words(words, scope, most + 1)
+    unknown = {term: words[term] for term in words if term not in counts}
+    ids = dict((await tx.find_words(unknown, scope)).ids) if unknown else {}
+    counts |= {term: len(each) for term, each in ids.items()}
+    kept = {term: count for term, count in counts.items() if count <= most}
+    if len(kept) < len(counts) and not any(kept.values()):
+        common = {term: words[term] for term in counts.keys() - kept.keys()}
+        exact = counts | await tx.count_words(common, scope, None)
+        rarest = min(common, key=lambda term: (exact[term], term))
+        kept[rarest] = exact[rarest]
+    return kept, {term: each for term, each in ids.items() if term in kept}
+
+
+async def _find_others(
+    tx: Transaction,
+    words: Mapping[str, str],
+    scope: SearchScope,
+    ids: Mapping[str, Collection[int]],
+    counts: Mapping[str, int],
+) -> Ids:
+    """Find which of the entries that were found have other words, too."""
+    among = frozenset[int]().union(*ids.values())
+    missing = {term: words[term] for term in words if term not in ids}
+    if not missing:
+        return {}
+    # To look at one entry takes longer than to find one by a word.
+    few = 2 * len(among) < sum(counts[term] for term in missing)
+    found = (await tx.find_words(missing, scope, among=among if few else None)).ids
+    return {term: among.intersection(each) for term, each in found.items()}
+
+
+class _Lacking(NamedTuple):
+    """Visible entries that the indexes lack."""
+
+    # With each word, and the similarity of each with a vector.
+    ids: Ids
+    near: list[tuple[float, int]]
+    # To be read, so that the damage is reported.
+    damaged: list[int]
+    statistics: Statistics
+
+
+async def _look_through(
+    tx: Transaction, reader: _Reader, scope: SearchScope, terms: frozenset[str]
+) -> _Lacking:
+    """Look through the visible entries that the indexes lack."""
+    lacking = await tx.find_unindexed(scope, SEARCH_ENTRIES_MAX + 1)
+    if len(lacking) > SEARCH_ENTRIES_MAX:
+        raise LimitError(
+            f"more than {SEARCH_ENTRIES_MAX} of the entries that this search is about are not in"
+            " the index yet; add them by reindex(), or narrow the search with sessions= or under=",
+            limit=SEARCH_ENTRIES_MAX,
+        )
+    ids: dict[str, list[int]] = {term: [] for term in terms}
+    near: list[tuple[float, int]] = []
+    damaged: list[int] = []
+    total = words = 0
+    for start in range(0, len(lacking), PAGE_ENTRIES_MAX):
+        for entry_id, entry in await reader.read_visible(lacking[start:][:PAGE_ENTRIES_MAX]):
+            indexed = parse_indexed(entry.kind, entry.envelope)
+            if indexed is None:
+                damaged.append(entry_id)
+                continue
+            length, counts = ranking.count_terms(indexed.text, terms)
+            total, words = total + 1, words + length
+            for term in counts:
+                ids[term].append(entry_id)
+            if reader.op.vector is not None and indexed.embedder == reader.op.embedder:
+                near.append((compare(reader.op.vector, indexed.vector), entry_id))
+    frequency = {term: len(each) for term, each in ids.items()}
+    statistics = Statistics(total, words / total if total else 0.0, frequency)
+    return _Lacking({**ids}, near, damaged, statistics)
+
+
+class _Reader:
+    """Reads the entries of a search that are visible, and keeps those that were found."""
+
+    def __init__(self, tx: Transaction, op: FindMatches) -> None:
+        self.op = op
+        self._tx = tx
+        # States of sessions by their numbers; None for those of other namespaces.
+        self._states: dict[int, SessionMatches | None] = {}
+        self._found: dict[int, dict[int, StoredEntry]] = {}
+
+    async def read_visible(self, ids: Collection[int]) -> list[tuple[int, StoredEntry]]:
+        """Read those of some entries that are visible."""
+        places = [(entry_id, *split_entry_id(entry_id)) for entry_id in ids]
+        await self._load_states({number for _, number, _ in places} - self._states.keys())
+        names: dict[int, str] = {}
+        for entry_id, number, position in places:
+            state = self._states[number]
+            if state is not None and view.contains(state.frozen.extents, position, position + 1):
+                names[entry_id] = state.session
+        return [
+            (number * LOG_ENTRIES_MAX + entry.position, entry)
+            for number, entry in await self._tx.read_found(names)
+            # One of another kind than it says is damaged, and reported when it is decoded.
+            if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
+        ]
+
+    async def read_first(self, ids: Sequence[int]) -> bool:
+        """Keep the first `limit` that are visible; return whether there may be more."""
+        limit = self.op.limit
+        count = start = 0
+        while start < len(ids) and count < limit:
+            for entry_id, entry in await self.read_visible(ids[start : start + limit]):
+                number, position = split_entry_id(entry_id)
+                self._found.setdefault(number, {})[position] = entry
+                count += 1
+            start += limit
+        return start < len(ids)
+
+    def get_matches(self) -> tuple[SessionMatches, ...]:
+        """Return what was kept, by session."""
+        matches: list[SessionMatches] = []
+        for number, found in self._found.items():
+            state = self._states[number]
+            assert state is not None
+            matches.append(state._replace(rows=tuple(found.values())))
+        return tuple(matches)
+
+    async def _load_states(self, numbers: set[int]) -> None:
+        self._states |= dict.fromkeys(numbers)
+        for row in await self._tx.find_sessions_by_number(numbers) if numbers else ():
+            head = build_row_head(row, await self._tx.now_ms())
+            frozen = rules.choose_frozen_view(row.name, self.op.frozen, head)
+            self._states[row.number] = SessionMatches(row.name, head, frozen, ())
+
+
+async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+    """Read entries of states that a search has found."""
+    ids = [build_entry_ids(frozen.life, frozen.extents) for _, frozen in op.states]
+    names = {each: name for (name, _), own in zip(op.states, ids, strict=True) for each in own}
+    found: dict[int, list[StoredEntry]] = {}
+    for number, entry in await tx.read_found(names):
+        if entry.kind is None or entry.kind in op.kinds:
+            found.setdefault(number, []).append(entry)
+    numbers = [split_entry_id(own[0])[0] for own in ids]
+    return tuple(tuple(sorted(found.get(number, ()))) for number in numbers)
