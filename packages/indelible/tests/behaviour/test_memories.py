@@ -12,6 +12,7 @@ from indelible import (
     StoredMemory,
     UsageError,
     build_collection_id,
+    view,
 )
 from tests.support.stores import say
 
@@ -392,6 +393,19 @@ def test_old_versions_can_be_freed(store):
     assert [each.memory.text for each in store.memory_history(FACTS, "drink")] == ["tea 8", "tea 9"]
     assert texts(store) == {"drink": "tea 9", "food": "bread 9"}
     assert store.verify().ok
+
+
+def test_of_too_many_runs_of_old_versions_the_longest_are_freed(store, monkeypatch):
+    monkeypatch.setattr(view, "EXTENTS_MAX", 4)
+    for n in range(6):
+        store.remember(FACTS, f"fact {n}", id=str(n))
+        for _ in range(n + 1):
+            store.remember(FACTS, f"tea {n}", id="drink")
+    change = store.compact_memories(FACTS, keep=1)
+    # The last run has the newest version, and is one shorter.
+    assert len(change.dropped) == 4 + 5 + 5
+    assert texts(store)["drink"] == "tea 5"
+    assert len(texts(store)) == 7
 
 
 # Erasing

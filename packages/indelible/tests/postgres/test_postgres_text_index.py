@@ -1,12 +1,16 @@
 """The index of words in the rows of entries: it is what its entries are, and goes with them."""
 
+import threading
+
 import psycopg
 import pytest
+from vector_stores import opened
 
 import indelible
 from indelible.backends.postgres import search
 from indelible.core.plans import search as plan
 from tests.support.stores import say
+from tests.support.wait import wait_until
 
 ENTRY = "WHERE session = (SELECT number FROM indelible.session WHERE name = 's') AND position ="
 
@@ -102,6 +106,34 @@ def test_entries_that_nothing_was_indexed_of_are_read_and_completed(store, run):
     assert found(store, "dog")[0] == ("s", 1)
     assert store.verify().ok
     assert store.reindex().entries == 2
+
+
+def test_an_entry_that_is_erased_while_it_is_indexed_has_no_words_afterwards(url, run):
+    with indelible.open(url, search=False) as other:
+        other.remember("facts", "a secret zebra", id="secret")
+    erasing: list[threading.Thread] = []
+
+    def erase():
+        with indelible.open(url) as other:
+            other.erase_memory("facts", "secret")
+
+    class Watch:
+        def __call__(self, step, go):
+            if "SET words" in getattr(step, "text", "") and not erasing:
+                # The entry was read. Whoever erases it waits for its lock.
+                erasing.append(threading.Thread(target=erase))
+                erasing[0].start()
+                waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+                wait_until(lambda: run(waiting) != [(0,)])
+            return go()
+
+    with opened(url, Watch()) as store:
+        assert store.reindex().entries == 1
+        (thread,) = erasing
+        thread.join()
+        assert store.search("zebra") == []
+        assert run("SELECT words FROM indelible.entry") == [([],)]
+        assert store.verify().ok
 
 
 def test_the_statistics_of_the_server_say_which_words_are_common(store, run, monkeypatch):

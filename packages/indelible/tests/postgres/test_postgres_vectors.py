@@ -12,9 +12,12 @@ from vector_stores import Watch, new_session, opened
 
 import indelible
 from indelible import CorruptEntryError, Summary, UsageError
+from indelible.backends.postgres.entries import format_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
+from indelible.core import index_search
 from indelible.core.embedding import to_embedder
 from indelible.core.settings import Settings
+from indelible.core.similarity import compute_cosine, compute_margin, scale_to_unit
 from tests.support import postgres_server
 from tests.support.wait import wait_until
 
@@ -111,7 +114,7 @@ def test_what_is_found_is_what_every_engine_finds(store, watch, summaries, query
     assert watch.compared == asked + 2
 
 
-def test_what_the_server_cannot_tell_apart_is_compared_exactly(store, plain, session):
+def test_what_the_server_cannot_tell_apart_is_compared_exactly(store, plain, session, monkeypatch):
     """Fifty directions that differ by less than single precision holds."""
     draw = random.Random(5)
     query, base = ([draw.uniform(-1, 1) for _ in range(32)] for _ in range(2))
@@ -121,6 +124,25 @@ def test_what_the_server_cannot_tell_apart_is_compared_exactly(store, plain, ses
             each.add_summary(session, str(number), vector, embedder="e")
     for k in (1, 3, 10):
         assert search(store, session, query, k) == search(plain, session, query, k)
+    # It is the margin that does it.
+    monkeypatch.setattr(index_search, "compute_margin", lambda _: 0.0)
+    assert search(store, session, query, 1) != search(plain, session, query, 1)
+
+
+@pytest.mark.parametrize("dimension", [3, 384, DIMENSIONS_MAX])
+@pytest.mark.parametrize("least", [-1, 0], ids=["any", "positive"])
+def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
+    draw = random.Random(dimension)
+    a, b = ([draw.uniform(least, 1) for _ in range(dimension)] for _ in range(2))
+    ask = """
+        SELECT %s::real[]::"odd ""place".vector OPERATOR("odd ""place".<=>)
+            %s::real[]::"odd ""place".vector"""
+    with psycopg.connect(url) as connection:
+        for one, two in ((a, b), (a, a), (b, [-part for part in a])):
+            sent = format_vector(one), format_vector(two)
+            (distance,) = connection.execute(ask, sent).fetchone()
+            error = 1 - distance - compute_cosine(scale_to_unit(one), two)
+            assert 2 * abs(error) < compute_margin(dimension)
 
 
 @pytest.mark.parametrize("query", [[1.0, 0.0], [0.0, 0.0]])

@@ -218,6 +218,21 @@ def test_a_damaged_session_can_be_forgotten_and_its_words_with_it(store, path, i
     assert store.verify().ok
 
 
+def test_a_memory_that_is_erased_during_a_search_is_in_no_later_one(store, monkeypatch):
+    store.remember("facts", "a zebra", id="m")
+    build_hits, erased = plan._build_hits, []
+
+    def erase_first(*arguments):
+        erased.append(store.erase_memory("facts", "m"))
+        return build_hits(*arguments)
+
+    monkeypatch.setattr(plan, "_build_hits", erase_first)
+    # The search has seen the state before.
+    assert found(store, "zebra") == [("facts", 0)]
+    assert len(erased) == 1
+    assert found(store, "zebra") == []
+
+
 # What the index lacks
 
 

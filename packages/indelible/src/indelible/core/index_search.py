@@ -16,7 +16,7 @@ from indelible.core.limits import LOG_ENTRIES_MAX, PAGE_ENTRIES_MAX, SEARCH_ENTR
 from indelible.core.operations import FindMatches, MatchPage, ReadFound, SessionMatches, StoredEntry
 from indelible.core.ranking import Statistics
 from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, split_entry_id
-from indelible.core.similarity import compare
+from indelible.core.similarity import compare, compute_margin
 from indelible.core.transaction import Transaction
 from indelible.errors import LimitError
 
@@ -40,12 +40,18 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
         ids[term] = [*ids.get(term, ()), *others]
     statistics = statistics.add(lacking.statistics)
     ordered = [*lacking.damaged, *ranking.order_matches(ids, statistics)]
-    more = await reader.read_first(ordered) or rest
+    stop = await reader.read_first(ordered)
+    more = stop < len(ordered) or rest
     if op.vector is not None:
         near = [*lacking.near, *await tx.find_nearest(op.vector, op.embedder, scope)]
         # Ties in the order of the log.
         near.sort(key=lambda found: (-found[0], found[1]))
-        more = await reader.read_first([entry_id for _, entry_id in near]) or more
+        stop = await reader.read_first([entry_id for _, entry_id in near])
+        # Others are as near, as far as single precision can tell.
+        reach = near[stop - 1][0] - compute_margin(len(op.vector)) if stop else 0.0
+        close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
+        await reader.read_first(close, len(close))
+        more = more or stop + len(close) < len(near)
     dropped = tuple(sorted({term for term, _ in op.words} - terms))
     return MatchPage(reader.get_matches(), more, statistics, dropped)
 
@@ -182,9 +188,9 @@ class _Reader:
             if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
         ]
 
-    async def read_first(self, ids: Sequence[int]) -> bool:
-        """Keep the first `limit` that are visible; return whether there may be more."""
-        limit = self.op.limit
+    async def read_first(self, ids: Sequence[int], limit: int | None = None) -> int:
+        """Keep the first `limit` that are visible; return how many were looked at."""
+        limit = limit or self.op.limit
         count = start = 0
         while start < len(ids) and count < limit:
             for entry_id, entry in await self.read_visible(ids[start : start + limit]):
@@ -192,7 +198,7 @@ class _Reader:
                 self._found.setdefault(number, {})[position] = entry
                 count += 1
             start += limit
-        return start < len(ids)
+        return min(start, len(ids))
 
     def get_matches(self) -> tuple[SessionMatches, ...]:
         """Return what was kept, by session."""

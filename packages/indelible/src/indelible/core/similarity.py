@@ -38,6 +38,18 @@ def unpack_unit(packed: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(packed) // 4}f", packed)
 
 
+def compute_margin(dimension: int) -> float:
+    """Compute by how much two similarities in single precision may differ if they are equal.
+
+    With u = 2**-24, a sum of n products in single precision, in any order, is wrong by at most
+    n * u / (1 - n * u) of the lengths. A cosine has three of them: the product of two vectors and
+    the squares of their lengths. Rounding the vectors turns each by at most u. So it is wrong by
+    less than 2 * (n + 2) * u / (1 - n * u), and a difference of two by twice that. This is nearly
+    twice as much again.
+    """
+    return 8 * (dimension + 8) * 2.0**-24
+
+
 def compute_cosine(unit: Sequence[float], other: Sequence[float]) -> float:
     """Compute the cosine similarity of a vector of length 1 and another; 0 if that is all zeros."""
     length = math.sqrt(sum(map(mul, other, other)))

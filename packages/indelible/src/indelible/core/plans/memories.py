@@ -278,7 +278,9 @@ def compact_memories(settings: Settings, collection: Collection, *, keep: int) -
                 counts[item] += 1
                 if counts[item] > keep:
                     old.append(position)
-        return head, view.from_positions(old)
+        # Of too many runs, the longest are hidden.
+        most = view.EXTENTS_MAX - 1
+        return head, view.coarsen(shown, view.from_positions(old), extents_max=most)
 
     return (yield from hide_found(settings, session, find_old))
 

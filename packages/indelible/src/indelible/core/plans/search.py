@@ -541,9 +541,8 @@ def search_summaries(
     name = embedder or NO_EMBEDDER
     vector = _check_vector(vector)
     unit = tuple(scale_to_unit(vector))
-    limit = max(SEARCH_MATCHES, 2 * k)
     page = yield from perform(
-        FindMatches((), _SUMMARIES, limit, (session,), vector=unit, embedder=name)
+        FindMatches((), _SUMMARIES, k, (session,), vector=unit, embedder=name)
     )
     rows = [row for each in page.matches for row in each.rows] if page is not None else []
     if found := _rank(decode_summaries(session, sorted(rows)), vector, name):
