@@ -149,10 +149,11 @@ bench-kit: $(READY) ## The same for export and import, traces and goldens: some 
 bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessions; writes docs/scale.md
 	$(BIN)/python -m benchmarks.scale
 
-# DATA is a file of conversations with questions, in the form of LoCoMo; without it, only times are measured.
+# DATA is a file of conversations with questions, in the form of LoCoMo; without it, only times are measured. The stores of up to a million
+# messages take about ten minutes to build; they are kept in build/search, so that a run that was stopped continues, and the next one only searches.
 bench-search: $(READY) ## What search finds and how long it takes; writes docs/search-figures.md
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements/search.txt
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.search $(DATA)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.search $(DATA) --stores build/search
 
 # PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
 # A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json.gz" says whether it agrees.

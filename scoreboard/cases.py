@@ -16,6 +16,8 @@ GATES: Final[tuple[Gate, ...]] = (
     "faults",
     "crash",
 )
+# Has a table of its own: few stores can search.
+SEARCH_GATE: Final[Gate] = "recall"
 # The seed of all runs: the same calls in the same order of each worker.
 SEED: Final = 1
 # How often each race is run: rounds and not seconds, so that a slow store meets as many as a fast

@@ -9,15 +9,18 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from scoreboard.cases import GATES
+from scoreboard.cases import GATES, SEARCH_GATE
 from scoreboard.phrases import (
     ABOUT,
+    SEARCH_ABOUT,
     VERDICTS,
     all_findings,
     cell,
     command,
     how_it_was_run,
     left_open,
+    list_search_cases,
+    list_searching,
     list_tried,
     notes,
     power_cuts,
@@ -28,7 +31,7 @@ from scoreboard.phrases import (
 )
 from scoreboard.results import Run
 from scoreboard.stores import Store
-from scoreboard.verdicts import Finding
+from scoreboard.verdicts import Finding, choose_verdict
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 
@@ -55,6 +58,7 @@ def _body(runs: Sequence[Run]) -> Iterator[str]:
     yield "<dl>"
     yield from (f"<dt>{_pill(word)}</dt><dd>{escape(text)}</dd>" for word, text in VERDICTS.items())
     yield "</dl>"
+    yield from _search(runs)
     yield "<h2>What was seen</h2>"
     for store in list_tried(runs):
         yield from _store(runs, store)
@@ -77,6 +81,22 @@ def _table(runs: Sequence[Run]) -> Iterator[str]:
             f"<td>{store.engine}</td><td><small>{escape(versions(runs, store))}</small></td>{cells}"
             "</tr>"
         )
+    yield "</table></div>"
+
+
+def _search(runs: Sequence[Run]) -> Iterator[str]:
+    """A column for each store that can search, a row for each case."""
+    stores = list_searching(runs)
+    if not stores:
+        return
+    yield f'<h2>Search</h2><p>{_prose(SEARCH_ABOUT)}</p><div class="wide"><table>'
+    heads = ("", *(f"{store.framework} {store.name}, {store.engine}" for store in stores))
+    head = "".join(f"<th scope=col>{escape(each)}</th>" for each in heads)
+    yield f"<thead><tr>{head}</tr></thead>"
+    for case in list_search_cases(runs):
+        words = (choose_verdict(runs, store.id, SEARCH_GATE, case) for store in stores)
+        cells = "".join(f"<td>{_pill(word)}</td>" for word in words)
+        yield f'<tr><th scope="row">{escape(case)}</th>{cells}</tr>'
     yield "</table></div>"
 
 

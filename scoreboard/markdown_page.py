@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scoreboard.cases import GATES
+from scoreboard.cases import GATES, SEARCH_GATE
 from scoreboard.phrases import (
     ABOUT,
+    SEARCH_ABOUT,
     VERDICTS,
     all_findings,
     cell,
     command,
     how_it_was_run,
     left_open,
+    list_search_cases,
+    list_searching,
     list_tried,
     notes,
     power_cuts,
@@ -23,12 +26,13 @@ from scoreboard.phrases import (
 )
 from scoreboard.results import Run
 from scoreboard.stores import Store
-from scoreboard.verdicts import Finding
+from scoreboard.verdicts import Finding, choose_verdict
 
 
 def to_markdown(runs: Sequence[Run]) -> str:
     """The whole page."""
     parts = ["# Scoreboard", "", *_opening(), *_table(runs), *_verdicts(), *_not_run(runs)]
+    parts += _search(runs)
     parts += ["", "## What was seen", ""]
     for store in list_tried(runs):
         parts += _store(runs, store)
@@ -72,6 +76,21 @@ def _verdicts() -> Iterator[str]:
     yield "| verdict | |"
     yield "|---|---|"
     yield from (f"| {word} | {meaning} |" for word, meaning in VERDICTS.items())
+
+
+def _search(runs: Sequence[Run]) -> Iterator[str]:
+    """A column for each store that can search, a row for each case."""
+    stores = list_searching(runs)
+    if not stores:
+        return
+    yield from ("", "## Search", "", SEARCH_ABOUT, "")
+    names = (f"{store.framework} `{store.name}`, {store.engine}" for store in stores)
+    yield f"| | {' | '.join(names)} |"
+    yield f"|{'---|' * (1 + len(stores))}"
+    for case in list_search_cases(runs):
+        words = [choose_verdict(runs, store.id, SEARCH_GATE, case) for store in stores]
+        cells = [f"**{word}**" if "FAIL" in word else word for word in words]
+        yield f"| `{case}` | {' | '.join(cells)} |"
 
 
 def _not_run(runs: Sequence[Run]) -> Iterator[str]:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.report.text import counted
 from memory_contract.results import SILENT
-from scoreboard.cases import GATES, LEFT_OUT, RACES, ROUNDS
+from scoreboard.cases import GATES, LEFT_OUT, RACES, ROUNDS, SEARCH_GATE
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
 from scoreboard.verdicts import (
@@ -37,6 +38,10 @@ FAIR: Final = (
     " no failure."
 )
 ABOUT: Final = (WHAT, FAIR)
+SEARCH_ABOUT: Final = (
+    "Stores that can put items and search them: what was put is found by the next search, and what"
+    " was taken back is not. The cases are in `docs/cases.md`."
+)
 VERDICTS: Final = {
     "PASS": "every case that was asked passed",
     "FAIL": "something was lost, doubled, changed, torn, reordered or mixed up, or a store did not"
@@ -76,8 +81,23 @@ def cell(runs: Sequence[Run], store: Store, gate: str) -> tuple[str, str]:
 
 def all_findings(runs: Sequence[Run], store: Store) -> Iterator[tuple[str, Finding]]:
     """Everything that was found in a store, gate by gate."""
-    for gate in GATES:
+    for gate in (*GATES, SEARCH_GATE):
         yield from ((gate, each) for each in findings(runs, store.id, gate))
+
+
+def list_searching(runs: Sequence[Run]) -> list[Store]:
+    """The stores that can search."""
+    return [
+        store
+        for store in list_tried(runs)
+        if choose_verdict(runs, store.id, SEARCH_GATE) not in {"NOT RUN", "NOT CLAIMED"}
+    ]
+
+
+def list_search_cases(runs: Sequence[Run]) -> list[str]:
+    """The cases of search that were asked, in their order."""
+    asked = {seen.case for run in runs for found in run.outcomes.values() for seen in found.seen}
+    return [case.name for case in all_cases() if case.gate == SEARCH_GATE and case.name in asked]
 
 
 def where(finding: Finding) -> str:
@@ -136,7 +156,8 @@ def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
     # Those that were asked then: there may be more by now.
     cases = {(seen.gate, seen.case) for found in newest.outcomes.values() for seen in found.seen}
     yield (
-        f"Contract {newest.contract}, {counted(len(cases), 'case')} of six gates in every mode that"
+        f"Contract {newest.contract}, {counted(len(cases), 'case')} of"
+        f" {counted(len({gate for gate, _ in cases}), 'gate')} in every mode that"
         f" a store has, seed {newest.seed}. Every case runs once, and every race at least"
         f" {counted(newest.rounds, 'time')}, with new seeds (`--rounds {newest.rounds}`); bad days"
         f" are repeated for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."

@@ -32,11 +32,11 @@ class Finding:
         return self.anomaly == RAISED
 
 
-def verdict(outcome: Outcome | None, gate: str) -> str:
-    """What a gate came to."""
+def verdict(outcome: Outcome | None, gate: str, case: str | None = None) -> str:
+    """What a gate came to, or one case of it."""
     if outcome is None or outcome.not_run:
         return "NOT RUN"
-    found = [seen for seen in outcome.seen if seen.gate == gate]
+    found = [seen for seen in outcome.seen if seen.gate == gate and case in (None, seen.case)]
     failed = [seen for seen in found if seen.verdict == "FAIL"]
     if any(set(seen.anomalies) - {RAISED} for seen in failed):
         return "FAIL"
@@ -49,9 +49,12 @@ def verdict(outcome: Outcome | None, gate: str) -> str:
     return "PASS" if "PASS" in verdicts else "NOT CLAIMED"
 
 
-def choose_verdict(runs: Sequence[Run], store: str, gate: str) -> str:
-    """What all runs say of a gate: one verdict, or each with how many runs came to it."""
-    found = [verdict(run.outcomes[store], gate) for run in runs if store in run.outcomes]
+def choose_verdict(runs: Sequence[Run], store: str, gate: str, case: str | None = None) -> str:
+    """What all runs say of a gate, or of one case of it.
+
+    One verdict, or each with how many runs came to it.
+    """
+    found = [verdict(run.outcomes[store], gate, case) for run in runs if store in run.outcomes]
     if not found:
         return "NOT RUN"
     if len(set(found)) == 1:

@@ -30,6 +30,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
     parser.add_argument("data", type=Path, nargs="?", help="conversations in the form of LoCoMo")
     parser.add_argument("--largest", type=int, default=SIZES[-1], help="entries, at most")
+    parser.add_argument(
+        "--stores",
+        type=Path,
+        help="where large stores are kept: those that are there are measured and not built again",
+    )
     parser.add_argument("--into", type=Path, default=PAGE, help="the page that is written")
     asked = parser.parse_args()
     sizes = [entries for entries in SIZES if entries <= asked.largest]
@@ -37,8 +42,11 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="search-")))
         # The server may run as somebody who cannot enter the folder of another.
         folder.chmod(0o755)
-        server = PostgresServer(folder / "server", settings={"shared_buffers": "128MB"})
-        server.create()
+        kept = folder if asked.stores is None else asked.stores.absolute()
+        kept.mkdir(parents=True, exist_ok=True)
+        server = PostgresServer(kept / "server", settings={"shared_buffers": "128MB"})
+        if not (kept / "server").exists():
+            server.create()
         server.start()
         stack.callback(server.kill)
         parts = [_HEAD.format(postgres=_ask_version(server))]
@@ -46,7 +54,7 @@ def main() -> int:
             parts.append(_format_recall(_measure_recall(folder, server, asked.data)))
         parts.append(_LATENCY)
         for engine, measure in (
-            ("SQLite", partial(latency.measure_size, folder)),
+            ("SQLite", partial(latency.measure_size, kept)),
             ("PostgreSQL", partial(latency.measure_size_on_postgres, server)),
         ):
             rows = [measure(entries, _tell(f"{engine}, {entries} entries")) for entries in sizes]

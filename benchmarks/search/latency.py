@@ -6,6 +6,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import psycopg
 
 import indelible
-from indelible import ChatMessage, MemoryStore
+from indelible import ChatMessage, MemoryStore, Status
 from memory_contract.faults.servers.postgres import PostgresServer
 
 WORDS = 50_000
@@ -31,8 +32,7 @@ class Vocabulary:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._words = [_spell(number) for number in range(WORDS)]
-        self._weights = list(accumulate(1 / (number + 1) for number in range(WORDS)))
+        self._words, self._weights = _list_words()
 
     def write(self, least: int, most: int) -> str:
         """Write a text of so many words."""
@@ -42,6 +42,13 @@ class Vocabulary:
     def choose(self, number: int) -> int:
         """Choose a number below another."""
         return self._random.randrange(number)
+
+
+@cache
+def _list_words() -> tuple[list[str], list[float]]:
+    """List the words, and the sums of their frequencies."""
+    sums = accumulate(1 / (number + 1) for number in range(WORDS))
+    return [_spell(number) for number in range(WORDS)], list(sums)
 
 
 def _spell(number: int) -> str:
@@ -74,13 +81,14 @@ class Size(NamedTuple):
 
 
 def grow(store: MemoryStore, entries: int, progress: Progress) -> None:
-    """Fill a store with sessions of messages."""
-    words = Vocabulary(1)
+    """Fill a store with sessions of messages; those that are there stay."""
     for start in range(0, entries, SESSION_ENTRIES):
         number = start // SESSION_ENTRIES
         name = f"user-{number // GROUP_SESSIONS}/chat-{number % GROUP_SESSIONS}"
-        texts = (words.write(8, 40) for _ in range(min(SESSION_ENTRIES, entries - start)))
-        store.add_messages(name, [ChatMessage(role="user", content=text) for text in texts])
+        if store.session(name).status is Status.NEW:
+            words = Vocabulary(number)
+            texts = (words.write(8, 40) for _ in range(min(SESSION_ENTRIES, entries - start)))
+            store.add_messages(name, [ChatMessage(role="user", content=text) for text in texts])
         progress(start + SESSION_ENTRIES, entries)
 
 
@@ -88,7 +96,7 @@ def measure(
     store: MemoryStore, entries: int, clock: Clock = time.process_time
 ) -> Iterator[Latency]:
     """Measure searches in a session, below a label, and in the whole store."""
-    words = Vocabulary(2)
+    words = Vocabulary(-1)
     sessions = entries // SESSION_ENTRIES
     for scope in ("session", "group", "store"):
         times: list[float] = []
@@ -122,7 +130,10 @@ def measure_size(folder: Path, entries: int, progress: Progress) -> Size:
 
 def measure_size_on_postgres(server: PostgresServer, entries: int, progress: Progress) -> Size:
     """Grow a store on PostgreSQL to a size and search it."""
-    url = server.fresh_url()
+    name = f"entries_{entries}"
+    if name not in server.sql("SELECT datname FROM pg_database").split():
+        server.sql(f"CREATE DATABASE {name}")
+    url = server.url(name)
     with (
         indelible.open(url, timeout_s=60) as store,
         psycopg.connect(url, autocommit=True) as connection,

@@ -34,6 +34,11 @@ def passed(gate):
     return Seen(gate=gate, case="any", mode="blocking", verdict="PASS")
 
 
+def found_by_search(case, verdict):
+    anomalies = {"found although removed": 1} if verdict == "FAIL" else {}
+    return Seen(gate="recall", case=case, mode="blocking", verdict=verdict, anomalies=anomalies)
+
+
 def run_of(outcomes):
     return Run(
         date="2026-01-01",

@@ -11,7 +11,7 @@ from scoreboard.__main__ import main
 from scoreboard.html_page import to_html
 from scoreboard.markdown_page import to_markdown
 from scoreboard.stores import STORES
-from scoreboard_runs import FILE, three_stores
+from scoreboard_runs import FILE, OURS, SQL, found_by_search, passed, run_of, three_stores
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,6 +27,27 @@ def test_the_page_says_what_was_seen_and_how_to_see_it_again():
         " --case concurrency/append_storm --seed 41 --rounds 10"
     ) in page
     assert "<e1> was acknowledged and is missing." in page
+
+
+def test_stores_that_search_have_a_table_of_their_own():
+    assert "## Search" not in to_markdown([three_stores()])
+    run = run_of(
+        {
+            OURS: [found_by_search("retracted_is_not_found", "PASS")],
+            FILE: [passed("sequential")],
+            SQL: [
+                found_by_search("what_was_put_is_found", "PASS"),
+                found_by_search("retracted_is_not_found", "FAIL"),
+            ],
+        }
+    )
+    page = to_markdown([run])
+    table = page[page.index("## Search") : page.index("## What was seen")]
+    assert "indelible" in table
+    assert "FileChatMessageHistory" not in table
+    assert "| `what_was_put_is_found` | NOT CLAIMED | PASS |" in table
+    assert "| `retracted_is_not_found` | PASS | **FAIL** |" in table
+    assert "<h2>Search</h2>" in to_html([run])
 
 
 def test_the_page_says_whether_two_runs_agree():

@@ -9,6 +9,7 @@ from vector_stores import opened
 import indelible
 from indelible.backends.postgres import search
 from indelible.core.plans import search as plan
+from indelible.core.ranking import TOKENIZER
 from tests.support.stores import say
 from tests.support.wait import wait_until
 
@@ -106,6 +107,11 @@ def test_entries_that_nothing_was_indexed_of_are_read_and_completed(store, run):
     assert found(store, "dog")[0] == ("s", 1)
     assert store.verify().ok
     assert store.reindex().entries == 2
+
+
+def test_the_tokenizer_is_recorded_with_the_index(store, run):
+    ((comment,),) = run("SELECT obj_description('indelible.entry_words'::regclass)")
+    assert comment == f"words by {' '.join(TOKENIZER)}"
 
 
 def test_an_entry_that_is_erased_while_it_is_indexed_has_no_words_afterwards(url, run):
