@@ -16,8 +16,8 @@ from indelible.core.limits import COMMON_WORD_SHARE
 from indelible.model import Kind
 
 # The tokenizer, as SQLite's full-text search names it: words between spaces and signs, without
-# diacritics and case, and without English endings. Indexes record it; another one needs new formats,
-# whose migrations empty them.
+# diacritics and case, and without English endings. Indexes record it; another one needs new
+# formats, whose migrations empty them.
 TOKENIZER: Final = ("porter", "unicode61", "remove_diacritics", "2")
 
 # BM25, with the constants that full-text engines use.
