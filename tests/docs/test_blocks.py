@@ -218,7 +218,7 @@ def test_the_limits_table_quotes_every_limit_as_it_is():
 
 
 def test_the_sqlite_design_quotes_its_constants_as_they_are():
-    rooms = ("schema", "readers", "transaction", "connection")
+    rooms = ("schema", "readers", "transaction", "connection", "text_index")
     there = constants(
         "indelible.core.embedded", *(f"indelible.backends.sqlite.{room}" for room in rooms)
     )

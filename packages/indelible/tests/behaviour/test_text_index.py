@@ -7,7 +7,7 @@ import pytest
 from indelible.backends.postgres import search as postgres_search
 from indelible.backends.sqlite import search as sqlite_search
 from indelible.backends.sqlite import text_index
-from indelible.core import ranking
+from indelible.core import index_search, ranking
 from indelible.core.plans import maintenance
 from indelible.core.plans import search as plan
 from tests.support import postgres_server
@@ -53,8 +53,9 @@ def all_large(monkeypatch):
 
 
 def set_large(monkeypatch, entries):
-    for module in (sqlite_search, postgres_search):
+    for module in (sqlite_search, index_search):
         monkeypatch.setattr(module, "COMMON_WORD_ENTRIES", entries)
+    monkeypatch.setattr(postgres_search, "SCAN_ENTRIES_MAX", entries)
 
 
 # What is in the index

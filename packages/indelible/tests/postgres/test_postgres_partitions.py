@@ -43,7 +43,7 @@ def test_many_processes_append_to_partitions(worker_pool, partitioned):
 
 @pytest.mark.parametrize("analyzed", [False, True])
 def test_the_index_of_words_covers_all_partitions(partitioned, monkeypatch, analyzed):
-    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 50)
+    monkeypatch.setattr(search, "SCAN_ENTRIES_MAX", 50)
     with indelible.open(partitioned) as store:
         for n in range(100):
             store.add_message(f"s{n}", "user", f"a cat number{n % 50}")

@@ -143,7 +143,7 @@ def test_an_entry_that_is_erased_while_it_is_indexed_has_no_words_afterwards(url
 
 
 def test_the_statistics_of_the_server_say_which_words_are_common(store, run, monkeypatch):
-    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 500)
+    monkeypatch.setattr(search, "SCAN_ENTRIES_MAX", 500)
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 20)
     for n in range(10):
         texts = (f"a cat number{m} and {'zebra' if m % 50 == 0 else 'dog'}" for m in range(100))
@@ -171,7 +171,7 @@ def test_the_statistics_of_the_server_say_which_words_are_common(store, run, mon
 
 
 def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, monkeypatch):
-    monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 500)
+    monkeypatch.setattr(search, "SCAN_ENTRIES_MAX", 500)
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 8)
     monkeypatch.setattr("indelible.core.ranking.COMMON_WORD_SHARE", 0.5)
     for n in range(10):

@@ -12,7 +12,12 @@ from typing import NamedTuple
 from indelible import view
 from indelible.core import ranking, rules
 from indelible.core.codec import has_kind, parse_indexed
-from indelible.core.limits import LOG_ENTRIES_MAX, PAGE_ENTRIES_MAX, SEARCH_ENTRIES_MAX
+from indelible.core.limits import (
+    COMMON_WORD_ENTRIES,
+    LOG_ENTRIES_MAX,
+    PAGE_ENTRIES_MAX,
+    SEARCH_ENTRIES_MAX,
+)
 from indelible.core.operations import FindMatches, MatchPage, ReadFound, SessionMatches, StoredEntry
 from indelible.core.ranking import Statistics
 from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, split_entry_id
@@ -68,7 +73,10 @@ async def _find_words(
     if not scope.is_large:
         found = await tx.find_words(words, scope)
         counts = {term: len(each) for term, each in found.ids.items()}
-        return dict(found.ids), Statistics(found.total, found.average, counts), False
+        if found.total > COMMON_WORD_ENTRIES:
+            counts = _drop_common(counts, found.total)
+        ids = {term: found.ids[term] for term in counts}
+        return ids, Statistics(found.total, found.average, counts), False
     counts, ids = await _count_words(tx, words, scope)
     statistics = Statistics(scope.total, scope.average, counts)
     leading = ranking.choose_leading(statistics, limit)
@@ -77,6 +85,16 @@ async def _find_words(
     others = counts.keys() - leading
     ids |= await _find_others(tx, {term: words[term] for term in others}, scope, ids, counts)
     return ids, statistics, bool(others)
+
+
+def _drop_common(counts: Mapping[str, int], total: int) -> dict[str, int]:
+    """Leave out words that many have; if all that are there have many, the rarest one remains."""
+    most = ranking.compute_common_count(total)
+    kept = {term: count for term, count in counts.items() if count <= most}
+    if len(kept) < len(counts) and not any(kept.values()):
+        rarest = min(counts.keys() - kept.keys(), key=lambda term: (counts[term], term))
+        kept[rarest] = counts[rarest]
+    return kept
 
 
 async def _count_words(
@@ -92,12 +110,10 @@ async def _count_words(
     unknown = {term: words[term] for term in words if term not in counts}
     ids = dict((await tx.find_words(unknown, scope)).ids) if unknown else {}
     counts |= {term: len(each) for term, each in ids.items()}
-    kept = {term: count for term, count in counts.items() if count <= most}
-    if len(kept) < len(counts) and not any(kept.values()):
-        common = {term: words[term] for term in counts.keys() - kept.keys()}
-        exact = counts | await tx.count_words(common, scope, None)
-        rarest = min(common, key=lambda term: (exact[term], term))
-        kept[rarest] = exact[rarest]
+    if not any(0 < count <= most for count in counts.values()):
+        common = {term: words[term] for term, count in counts.items() if count}
+        counts |= await tx.count_words(common, scope, None) if common else {}
+    kept = _drop_common(counts, scope.total)
     return kept, {term: each for term, each in ids.items() if term in kept}
 
 

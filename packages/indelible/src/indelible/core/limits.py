@@ -35,7 +35,7 @@ SEARCH_ENTRIES_MAX: Final = 100_000
 # A word is left out of a search if more than this share of the entries have it, and others are
 # rarer: it costs most and says least. In a scope of fewer entries all words are used.
 COMMON_WORD_SHARE: Final = 0.05
-COMMON_WORD_ENTRIES: Final = 20_000
+COMMON_WORD_ENTRIES: Final = 5_000
 # The best matches by the index that are read and ranked, and those of them that are ranked with
 # their neighbours.
 SEARCH_MATCHES: Final = 256

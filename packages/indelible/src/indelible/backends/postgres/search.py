@@ -16,14 +16,15 @@ from indelible.backends.postgres.entries import encode_embedder, format_vector, 
 from indelible.backends.postgres.sessions import decode_name
 from indelible.backends.postgres.statements import CONTENT, All, PostgresContext, Sql
 from indelible.backends.postgres.text_index import ENTRY_ID, IS_UNINDEXED, hash_terms
-from indelible.core.limits import COMMON_WORD_ENTRIES
 from indelible.core.operations import FindMatches, StoredEntry
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope
 from indelible.core.similarity import NOT_COMPARABLE, compare
 
+# Entries that are looked through; in a larger scope, the index is asked.
+SCAN_ENTRIES_MAX: Final = 20_000
 # Sessions of a whole namespace that are counted one by one: with more, there are many entries.
-_SESSIONS_MAX: Final = COMMON_WORD_ENTRIES
+_SESSIONS_MAX: Final = SCAN_ENTRIES_MAX
 _OF_IDS: Final = """
     FROM unnest($1::bigint[]) AS found (id)
     JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
@@ -94,7 +95,7 @@ async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
     found = await sessions
     total = sum(entries for _, _, entries in found)
     average = 0.0
-    is_large = total > COMMON_WORD_ENTRIES or len(found) > _SESSIONS_MAX
+    is_large = total > SCAN_ENTRIES_MAX or len(found) > _SESSIONS_MAX
     if is_large:
         ((stored, average),) = await Sql(_SIZE)
         if op.sessions is None and op.under is None:
