@@ -73,3 +73,25 @@ def test_trim_says_what_it_hides_even_if_that_is_damaged(command, corrupt):
     command("undo", "ada", "--yes")
     told = command("trim", "ada", "--keep-last", "1", code=2).err
     assert "Trimming session 'ada' hides 4 entries (1-4)." in told
+
+
+def test_an_audit_is_shown_and_proved(command):
+    assert command("audit", "ada").err == "Nothing of ada was audited.\n"
+    audited = {"env": {"INDELIBLE_AUDIT_KEY": "a secret of the tests"}}
+    command("append", "ada", "user", "audited", **audited)
+    command("clear", "ada", "--yes", **audited)
+    first, second = command("audit", "ada").out.splitlines()
+    assert first.startswith("0  ")
+    assert first.endswith("  append 1")
+    assert second.endswith("  clear")
+    lines = json.loads(command("audit", "ada", "--json").out)
+    head = command("audit", "ada", "--head").out.strip()
+    assert head == lines[1]["hash"]
+    command("append", "ada", "user", "more", **audited)
+    command("verify", "ada", "--head", head, **audited)
+    command("verify", "ada", "--head", "0" * 64, code=1, **audited)
+    command("verify", "--head", head, code=2, **audited)
+    command("forget", "ada", "--yes", **audited)
+    assert len(command("audit", "ada").out.splitlines()) == 4
+    command("verify", "ada", "--head", head, **audited)
+    command("verify", "ada", "--head", head, code=2)

@@ -9,6 +9,7 @@ import os
 import pytest
 from walked import DOES, SEAMS, OpenWalked
 
+from indelible.core.operations import Audited
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS
 from memory_contract import Adapter
 from memory_contract.workers.pool import WorkerLost, WorkerPool
@@ -34,7 +35,9 @@ WALKS = [
 
 
 def test_every_operation_that_completes_a_write_is_walked():
-    assert {VERBS[row.verb].commits for row in DOES.values()} == set(COMMITTING_OPERATIONS)
+    walked = {VERBS[row.verb].commits for row in DOES.values()}
+    assert walked | {Audited} == set(COMMITTING_OPERATIONS)
+    assert any(verb.startswith("audited") for verb in DOES)
 
 
 def points(calls):

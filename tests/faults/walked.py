@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import apsw
 
 import indelible
 from indelible import ChatMessage
+from indelible.core.audit import build_audit
 from indelible.core.verbs import VERBS, VerbKind
 from memory_contract.handles import Loop
 from tests.support.verbs import CALLS
@@ -169,6 +170,10 @@ DOES |= {
     for verb in VERBS.values()
     if verb.writes and verb.name not in {each.verb for each in DOES.values()}
 }
+# Some of them once more, with a line in the audit of the session.
+AUDITED = ("append with a key", "first append", "erase memory", "clear", "rollback", "snapshot")
+AUDITED += ("delete snapshot", "fork", "metadata", "forget")
+DOES |= {f"audited {verb}": DOES[verb] for verb in AUDITED}
 
 
 class Walked:
@@ -198,7 +203,12 @@ class Walked:
 
     def do(self, verb: str, session: str, snapshot: str) -> None:
         """One verb."""
+        inner = getattr(self._store, "_store", self._store)
+        audits = verb.startswith("audited ")
+        audit = build_audit(audits, b"a key of the walk" if audits else None, "")
+        inner._settings = replace(inner._settings, audit=audit)
         DOES[verb].do(self._store, session, snapshot, self._workspace / f"{session}.jsonl")
+        inner._settings = replace(inner._settings, audit=None)
 
     def shows(self, session: str) -> list[Any]:
         """All that a caller can see of a session, and of those that its verbs make."""
@@ -215,6 +225,7 @@ class Walked:
             dict(info.metadata),
             [memory.text for memory in store.list_memories(session)],
             len(store.timeline(session).changes) if str(info.status) == "active" else 0,
+            [line.change for line in store.audit_log(session)],
         ]
 
     def snapshot_shows(self, session: str, snapshot: str) -> list[str]:

@@ -8,7 +8,7 @@ import psycopg
 from memory_contract.faults.servers.managed import create_folder, start_until_exit
 from memory_contract.faults.servers.postgres import PostgresServer
 
-TABLES = ("session", "entry", "snapshot", "journal", "kept_key", "quarantine")
+TABLES = ("session", "entry", "snapshot", "journal", "kept_key", "quarantine", "audit")
 
 _numbers = itertools.count(1)
 

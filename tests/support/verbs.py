@@ -52,6 +52,7 @@ CALLS = {
     "list_sessions": lambda store, s, _: store.list_sessions(),
     "timeline": lambda store, s, _: store.timeline(s),
     "verify": lambda store, s, _: store.verify(s),
+    "audit_log": lambda store, s, _: store.audit_log(s),
     "repair": lambda store, s, _: store.repair(s),
     "quarantined": lambda store, s, _: store.quarantined(s),
     "export": lambda store, s, _: store.export(io.StringIO(), s),
@@ -148,6 +149,7 @@ def _every_verb_of_sessions(store):
     _every_verb_of_memories(store)
     assert store.verify().ok
     store.timeline("s")
+    assert isinstance(store.audit_log("s"), list)
     store.repair(dry_run=True)
     assert store.quarantined("s") == []
     store.delete_snapshot("s", snapshot.id)

@@ -2,6 +2,7 @@
 
 import logging
 
+from indelible.core.audit import actor
 from indelible.core.history import Entries, History
 from indelible.core.plans.memories import build_collection_id
 from indelible.core.provider_messages import from_anthropic, from_openai
@@ -25,6 +26,7 @@ from indelible.errors import (
 from indelible.model import (
     ABSENT,
     NEVER,
+    AuditLine,
     CallStatus,
     Change,
     ChatMessage,
@@ -83,6 +85,7 @@ __all__ = [
     "ABSENT",
     "NEVER",
     "AsyncMemoryStore",
+    "AuditLine",
     "BusyError",
     "CallStatus",
     "Change",
@@ -145,6 +148,7 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "ViewChange",
+    "actor",
     "build_collection_id",
     "copy_sessions",
     "from_anthropic",

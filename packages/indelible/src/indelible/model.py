@@ -447,6 +447,23 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AuditLine:
+    """A line of the audit of a session: who changed what, when, and at which version.
+
+    `version` is that of the session before the change; empty for `forget`. `count` is how many
+    entries were appended, or how many reads a line stands for.
+    """
+
+    number: int
+    at: datetime
+    actor: str
+    change: str
+    count: int
+    version: str
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
     """The entries of a session, visible or hidden, with its snapshots and view changes.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from indelible.connect import (
     OpenOptions,
@@ -16,6 +16,7 @@ from indelible.connect import (
     find_server,
     format_target,
 )
+from indelible.core.audit import build_audit
 from indelible.core.clock import Clock, system_clock
 from indelible.core.embedding import AnyEmbedder, to_embedder
 from indelible.core.extras import format_install_command
@@ -43,6 +44,9 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     embedder: AnyEmbedder | None = None,
     search: bool = True,
     telemetry: bool | None = None,
+    audit: bool | Literal["reads"] = False,
+    audit_key: bytes | None = None,
+    actor: str = "",
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> MemoryStore:
@@ -59,8 +63,11 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     a function from a text, or from a list of texts if it is annotated so; each may be awaited.
     With `search=False`, no index of words is written: appends cost less, and a search reads all
     that it looks at, up to a limit. With `telemetry=True`, calls are spans and metrics of
-    OpenTelemetry; None is False, unless OpenTelemetry instruments this process. `clock` and `ids`
-    are for deterministic tests.
+    OpenTelemetry; None is False, unless OpenTelemetry instruments this process. With
+    `audit=True`, each change of a session adds a line to its audit, with `audit="reads"` reads do,
+    too: see `audit_log`. `audit_key`, or the environment variable `INDELIBLE_AUDIT_KEY`, is the
+    secret of its hashes; `actor` is who makes changes, unless `indelible.actor(…)` says otherwise.
+    `clock` and `ids` are for deterministic tests.
     """
     check_ttl_s(ttl)
     text_embedder = to_embedder(embedder)
@@ -75,7 +82,8 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
         clock=clock,
     )
     observe = _find_telemetry(telemetry, options, awaited=False)
-    settings = Settings(ttl, ids, text_embedder, format_target(target))
+    audited = build_audit(audit, audit_key, actor)
+    settings = Settings(ttl, ids, text_embedder, format_target(target), audited)
     return observe(MemoryStore(connect(options), settings))
 
 
@@ -91,6 +99,9 @@ def open_async(
     embedder: AnyEmbedder | None = None,
     search: bool = True,
     telemetry: bool | None = None,
+    audit: bool | Literal["reads"] = False,
+    audit_key: bytes | None = None,
+    actor: str = "",
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> Opening:
@@ -111,7 +122,9 @@ def open_async(
         clock=clock,
     )
     observe = _find_telemetry(telemetry, options, awaited=True)
-    return Opening(options, Settings(ttl, ids, text_embedder, format_target(target)), observe)
+    audited = build_audit(audit, audit_key, actor)
+    settings = Settings(ttl, ids, text_embedder, format_target(target), audited)
+    return Opening(options, settings, observe)
 
 
 def _find_telemetry(asked: bool | None, options: OpenOptions, *, awaited: bool) -> Callable[[S], S]:

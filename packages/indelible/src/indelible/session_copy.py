@@ -279,7 +279,8 @@ def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
             fields = json.loads(line)["session"]
             logged = fields["end"] - fields["born"]
             total.update(_format_comparable(fields).encode())
-        elif number:
+        # A copy that is audited has a line of its own.
+        elif number and not line.startswith('{"audit":'):
             total.update(line.encode())
         if line.startswith('{"entry":') and '"raw":' in line:
             damaged += "raw" in json.loads(line)["entry"]

@@ -24,6 +24,7 @@ from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan
 from indelible.core.plans import (
     append,
+    audit,
     embeddings,
     maintenance,
     memories,
@@ -47,6 +48,7 @@ from indelible.core.settings import Settings
 from indelible.errors import UsageError
 from indelible.model import (
     Absent,
+    AuditLine,
     ChatMessage,
     Claims,
     CorruptEntry,
@@ -91,7 +93,13 @@ class MemoryStore:
         return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
 
     def _run(self, plan: Plan[T]) -> T:
-        return run_plan(plan, self._backend.perform)
+        audited = self._settings.audit
+        if audited is None:
+            return run_plan(plan, self._backend.perform)
+        result = run_plan(plan, audited.wrap(self._backend.perform))
+        for line in audited.take_reads():
+            self._backend.perform(line)
+        return result
 
     def _add(
         self,
@@ -120,6 +128,9 @@ class MemoryStore:
 
     def close(self) -> None:
         """Wait for running calls and release the engine. Closing twice is fine."""
+        if self._settings.audit is not None:
+            for line in self._settings.audit.take_reads(least=1):
+                self._backend.perform(line)
         self._backend.close()
 
     def claims(self) -> Claims:
@@ -815,13 +826,28 @@ class MemoryStore:
         )
 
     def verify(
-        self, session_id: str | None = None, *, progress: Progress | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        head: str | None = None,
+        progress: Progress | None = None,
     ) -> VerifyReport:
         """Check one session or all: checksums, positions, views, snapshots, journal, the engine.
 
-        A tool call without a result is a warning. Nothing is changed.
+        A tool call without a result is a warning. In a store that is opened with `audit`, the lines
+        of each audit are checked, too. `head` is the hash of a line of the session: no line up to
+        it was changed, removed or reordered. Nothing is changed.
         """
-        return self._run(verification.verify(session_id, progress=progress))
+        plan = verification.verify(self._settings, session_id, head=head, progress=progress)
+        return self._run(plan)
+
+    def audit_log(self, session_id: str) -> list[AuditLine]:
+        """Return the audit of a session, oldest line first: who changed what, when.
+
+        It is there also if the session was forgotten. Keep the hash of the newest line elsewhere:
+        `verify(session_id, head=…)` then proves that no line up to it is missing or changed.
+        """
+        return self._run(audit.read_audit_log(session_id))
 
     def repair(self, session_id: str | None = None, *, dry_run: bool = False) -> RepairReport:
         """Hide damaged entries, keeping their bytes, and close dangling tool calls.

@@ -23,6 +23,7 @@ from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan_async
 from indelible.core.plans import (
     append,
+    audit,
     embeddings,
     maintenance,
     memories,
@@ -46,6 +47,7 @@ from indelible.core.settings import Settings
 from indelible.errors import UsageError
 from indelible.model import (
     Absent,
+    AuditLine,
     ChatMessage,
     Claims,
     CorruptEntry,
@@ -90,7 +92,13 @@ class AsyncMemoryStore:
         return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
 
     async def _run(self, plan: Plan[T]) -> T:
-        return await run_plan_async(plan, self._backend.perform)
+        audited = self._settings.audit
+        if audited is None:
+            return await run_plan_async(plan, self._backend.perform)
+        result = await run_plan_async(plan, audited.wrap(self._backend.perform))
+        for line in audited.take_reads():
+            await self._backend.perform(line)
+        return result
 
     async def _add(
         self,
@@ -119,6 +127,9 @@ class AsyncMemoryStore:
 
     async def close(self) -> None:
         """Wait for running calls and release the engine. Closing twice is fine."""
+        if self._settings.audit is not None:
+            for line in self._settings.audit.take_reads(least=1):
+                await self._backend.perform(line)
         await self._backend.close()
 
     async def claims(self) -> Claims:
@@ -814,13 +825,28 @@ class AsyncMemoryStore:
         )
 
     async def verify(
-        self, session_id: str | None = None, *, progress: Progress | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        head: str | None = None,
+        progress: Progress | None = None,
     ) -> VerifyReport:
         """Check one session or all: checksums, positions, views, snapshots, journal, the engine.
 
-        A tool call without a result is a warning. Nothing is changed.
+        A tool call without a result is a warning. In a store that is opened with `audit`, the lines
+        of each audit are checked, too. `head` is the hash of a line of the session: no line up to
+        it was changed, removed or reordered. Nothing is changed.
         """
-        return await self._run(verification.verify(session_id, progress=progress))
+        plan = verification.verify(self._settings, session_id, head=head, progress=progress)
+        return await self._run(plan)
+
+    async def audit_log(self, session_id: str) -> list[AuditLine]:
+        """Return the audit of a session, oldest line first: who changed what, when.
+
+        It is there also if the session was forgotten. Keep the hash of the newest line elsewhere:
+        `verify(session_id, head=…)` then proves that no line up to it is missing or changed.
+        """
+        return await self._run(audit.read_audit_log(session_id))
 
     async def repair(self, session_id: str | None = None, *, dry_run: bool = False) -> RepairReport:
         """Hide damaged entries, keeping their bytes, and close dangling tool calls.

@@ -17,9 +17,11 @@ import indelible
 from indelible import ChatMessage, Kind, MemoryStoreError, Status, StoredMemory, ToolCall
 from indelible.connect import ENGINES
 from indelible.core import operations
+from indelible.core.audit import Audit, parse_line
 from indelible.core.codec import encode
 from indelible.core.operations import (
     Append,
+    Audited,
     BeginStage,
     ChangeView,
     CheckEngine,
@@ -37,6 +39,7 @@ from indelible.core.operations import (
     FrozenView,
     Head,
     Identify,
+    ImportAudit,
     IndexText,
     ItemGuard,
     ItemPlace,
@@ -45,6 +48,7 @@ from indelible.core.operations import (
     LogRow,
     Quarantine,
     Read,
+    ReadAudit,
     ReadCursorKey,
     ReadFound,
     ReadHead,
@@ -64,6 +68,7 @@ from indelible.core.operations import (
     Stage,
     StageRows,
     StoredEntry,
+    StoredLine,
 )
 from indelible.core.plan import Operation
 from indelible.core.rules import NEW_VERSION
@@ -92,6 +97,8 @@ SNAPSHOTS = st.sampled_from(["s1", "s2"])
 TTL = st.sampled_from([None, None, 5.0])
 TEXTS = st.sampled_from(["one", "two", "three"])
 ITEMS = st.sampled_from(["i", "j", "ja", "\U0001f600"])
+
+AUDIT = Audit(b"a key of the test", "ana", with_reads=False)
 
 _programs = itertools.count()
 
@@ -140,6 +147,10 @@ class Engine:
             self.frozen.append(result.frozen)
 
     def _normalize(self, value):
+        if isinstance(value, StoredLine):
+            content = parse_line(value)._asdict()
+            version = content.pop("version") or NEW_VERSION
+            return value.number, content, self._normalize_token("version", version)
         if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
             names = getattr(value, "_fields", None) or value.__dataclass_fields__
             fields = {
@@ -246,6 +257,11 @@ def change_view(engine, session, index, cut, open_tail, key, choice, undoes):
 def rollback(engine, session, snapshot, key, choice):
     version = expected_version(engine, session, choice)
     return Rollback(engine.name(session), snapshot, key, version)
+
+
+def audited(engine, command):
+    build, *arguments = command
+    return AUDIT._add_line(build(engine, *arguments))
 
 
 def begin_stage(engine, session, ttl_s, first):
@@ -389,9 +405,26 @@ COMMANDS = {
     Quarantine: command(quarantine, SESSIONS),
     ReadQuarantine: plain(ReadQuarantine),
 }
+AUDITED = [Append, EraseItem, ChangeView, Rollback, SaveSnapshot, DeleteSnapshot, SetMetadata]
+COMMANDS[Audited] = command(
+    audited, st.one_of([COMMANDS[kind] for kind in (*AUDITED, ShowStage, Erase)])
+)
+COMMANDS[ReadAudit] = plain(ReadAudit, st.sampled_from([None, 0, 1]), st.integers(1, 9))
+COMMANDS[ImportAudit] = plain(
+    ImportAudit, st.just((StoredLine(0, '[0,1,"ana","append",1,"new"]', "0" * 64),))
+)
 TICK = st.tuples(st.just(None), st.sampled_from([1, 4, 6, 200_000]))
 # Drawn more often than the others: otherwise most programs work on empty sessions.
-OFTEN = {Append: 8, Read: 3, ChangeView: 8, Rollback: 3, SaveSnapshot: 3, Reclaim: 4} | {
+OFTEN = {
+    Append: 8,
+    Audited: 8,
+    ReadAudit: 3,
+    Read: 3,
+    ChangeView: 8,
+    Rollback: 3,
+    SaveSnapshot: 3,
+    Reclaim: 4,
+} | {
     BeginStage: 3,
     StageRows: 3,
     ShowStage: 3,

@@ -8,6 +8,7 @@ import indelible
 from indelible import NEVER, Summary
 
 BEGIN = 1_700_000_000
+AUDIT_KEY = b"a key of the tests"
 
 
 class World:
@@ -26,12 +27,12 @@ class World:
         return f"{self.made:016x}"
 
 
-def opened(path, world=None):
+def opened(path, world=None, **options):
     world = world or World()
-    return indelible.open(path, clock=world.clock, ids=world.ids)
+    return indelible.open(path, clock=world.clock, ids=world.ids, **options)
 
 
-def format_5(path):
+def format_6(path):
     """Everything that a store can hold."""
     with opened(path) as store:
         _with_a_past(store)
@@ -42,6 +43,10 @@ def format_5(path):
         store.undo("for ever")
         store.remember("tools", "Ana drinks coffee.", id="drink")
         store.remember("tools", "Ana drinks tea.", id="drink", source=("ana", [0]))
+    with opened(path, _later(), audit=True, audit_key=AUDIT_KEY, actor="ana") as store:
+        # Its audit is all that is left of it.
+        store.add_message("gone", "user", "not for long")
+        store.forget("gone")
 
 
 def _with_a_past(store):
@@ -83,7 +88,7 @@ def _with_edges(store):
 
 def contents(path):
     """What a reader finds, as plain values: run in another process than the one that asks."""
-    with opened(path, _later()) as store:
+    with opened(path, _later(), audit=True, audit_key=AUDIT_KEY) as store:
         return {
             "sessions": sorted(store.list_sessions().ids),
             "status": store.session("expired").status.value,
@@ -97,6 +102,7 @@ def contents(path):
             "edge": store.get_history("edge %_*?:/'\"")[0].content,
             "vacuumed": [message.content for message in store.get_history("vacuumed")],
             "found": [hit.position for hit in store.search("meeting", k=1, sessions=["ana"])],
+            "audit": [(line.actor, line.change) for line in store.audit_log("gone")],
             "ok": store.verify().ok,
         }
 

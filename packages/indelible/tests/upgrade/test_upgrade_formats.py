@@ -14,7 +14,7 @@ from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
 from tests.support.wait import wait_until
 
-BUILDERS = {5: formats.format_5}
+BUILDERS = {6: formats.format_6}
 EXPECTED = {
     "sessions": ["ana", "ana-again", "edge %_*?:/'\"", "for ever", "tools", "vacuumed"],
     "status": "expired",
@@ -28,6 +28,7 @@ EXPECTED = {
     "edge": "\u202enul \x00 and 🙂",
     "vacuumed": ["4", "5"],
     "found": [1],
+    "audit": [],
     "ok": True,
 }
 
@@ -41,9 +42,14 @@ def path(request, snapshot_db):
 
 @pytest.fixture
 def expected(request):
-    """What is in a file of each format: the first ones had no memories."""
+    """What is in a file of each format: the first ones had no memories, and no audits."""
     number = request.node.callspec.params["path"]
-    return EXPECTED | ({"memories": ["Ana drinks tea."]} if number >= 3 else {})
+    memories = {"memories": ["Ana drinks tea."]} if number >= 3 else {}
+    return (
+        EXPECTED
+        | memories
+        | ({"audit": [("ana", "append"), ("ana", "forget")]} if number >= 6 else {})
+    )
 
 
 def test_there_is_a_golden_for_each_format(path):
@@ -57,6 +63,7 @@ def test_the_newest_format_is_what_the_code_writes(snapshot_db):
     # The clock there goes on with each look at it, and how often that is belongs to no format.
     times = {"entry.written_at", "session.created_at", "session.last_activity"}
     times |= {"session.deadline", "snapshot.taken_at", "journal.changed_at"}
+    times |= {"audit.line", "audit.hash"}
     # Checksums are also of times.
     times |= {f"{table}.checksum" for table in ("entry", "session", "snapshot", "journal")}
     snapshot_db.assert_matches(f"format_{FORMAT}", ignore=times)

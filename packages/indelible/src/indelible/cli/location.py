@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from indelible.connect import (
     format_target,
     refuse_ambiguous,
 )
+from indelible.core.audit import KEY_VARIABLE
 from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 
@@ -53,12 +56,15 @@ class Location:
     def open(self, *, creates: bool = False) -> indelible.MemoryStore:
         """Open the store, after `check`."""
         self.check(creates=creates)
+        audited = KEY_VARIABLE in os.environ
         try:
             return indelible.open(
                 self.url,
                 namespace=self.namespace,
                 busy_timeout_s=self.busy_timeout_s,
                 timeout_s=self.timeout_s,
+                audit=audited,
+                actor=getpass.getuser() if audited else "",
             )
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None

@@ -15,6 +15,7 @@ from indelible.cli.prompts import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.model import (
+    AuditLine,
     Finding,
     ForgetReceipt,
     RepairAction,
@@ -29,12 +30,21 @@ UNDO_DAYS = UNDO_WINDOW_S / DAY_S
 
 
 @on_store()
-def verify(call: CommandContext, session: AnySession = None) -> None:
+def verify(
+    call: CommandContext,
+    session: AnySession = None,
+    *,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="A hash that `audit` printed of this session."),
+    ] = None,
+) -> None:
     """Read everything and check it; exits 1 if something is wrong."""
-    if session is not None:
+    # A session that was forgotten still has its audit.
+    if session is not None and head is None:
         call.require_session(session)
     with show_progress("Verifying") as tell:
-        report = call.store.verify(session, progress=tell)
+        report = call.store.verify(session, head=head, progress=tell)
     if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
         for finding in report.findings:
             call.out.say(_format_finding(finding))
@@ -43,6 +53,33 @@ def verify(call: CommandContext, session: AnySession = None) -> None:
         repair = suggest_command("repair", *([session] if session else []), options=["--dry-run"])
         call.out.note(f"`{repair}` says what can be set right.")
         raise typer.Exit(WRONG_DATA)
+
+
+@on_store()
+def audit(
+    call: CommandContext,
+    session: SessionId,
+    *,
+    head: Annotated[
+        bool, typer.Option("--head", help="Print only the newest hash, to keep it elsewhere.")
+    ] = False,
+) -> None:
+    """Say who changed a session, what and when; also of one that was forgotten."""
+    lines = call.store.audit_log(session)
+    if head:
+        lines = lines[-1:]
+    if call.out.print_json(lines):
+        return
+    for line in lines:
+        call.out.say(line.hash if head else _format_audit_line(line))
+    if not lines:
+        call.out.note(f"Nothing of {phrases.escape_name(session)} was audited.")
+
+
+def _format_audit_line(line: AuditLine) -> str:
+    who = phrases.escape_name(line.actor) or "(nobody named)"
+    count = f" {line.count}" if line.count else ""
+    return f"{line.number}  {line.at:%Y-%m-%d %H:%M:%S}  {who}  {line.change}{count}"
 
 
 def _format_verdict(report: VerifyReport) -> str:

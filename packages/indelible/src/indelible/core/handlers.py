@@ -10,10 +10,10 @@ it has written, it does not refuse. The operations that concern the engine itsel
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from indelible import view
-from indelible.core import index_search, rules, session_list
+from indelible.core import audit, index_search, rules, session_list
 from indelible.core.backend import Handlers
 from indelible.core.limits import (
     ITEM_PAGE,
@@ -26,6 +26,7 @@ from indelible.core.limits import (
 from indelible.core.operations import (
     Append,
     AppendResult,
+    Audited,
     BeginStage,
     ChangeView,
     CheckIndex,
@@ -40,6 +41,7 @@ from indelible.core.operations import (
     FindItems,
     FindMatches,
     Head,
+    ImportAudit,
     IndexResult,
     IndexText,
     ItemPage,
@@ -53,6 +55,7 @@ from indelible.core.operations import (
     MatchPage,
     Quarantine,
     Read,
+    ReadAudit,
     ReadFound,
     ReadHead,
     ReadJournal,
@@ -74,6 +77,7 @@ from indelible.core.operations import (
     Stage,
     StageRows,
     StoredEntry,
+    StoredLine,
     ViewChangeResult,
     tuple_new,
 )
@@ -735,3 +739,47 @@ async def read_quarantine(
     """Read what was put into quarantine."""
     row = await tx.find_session(op.session)
     return () if row is None else tuple(await tx.read_quarantine(row))
+
+
+# Audit
+
+
+@WRITES.handles(Audited)
+async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
+    """Perform a change, and write its line behind the newest one."""
+    erases = isinstance(op.change, Erase)
+    row = await tx.find_session(op.session, damaged=erases)
+    # A damaged session can be erased; its version is not known then.
+    version = "" if erases else build_row_head(row, await tx.now_ms()).version
+    result = None
+    if op.change is not None:
+        repeated = row is not None and await _has_snapshot(tx, row, op.change)
+        result = await WRITES.find(op.change)(tx, op.change)
+        if repeated or not (row is not None if erases else rules.has_effect(result)):
+            return result
+    newest = await tx.read_audit(op.session, None, 1)
+    line = audit.build_line(op, newest[0] if newest else None, await tx.now_ms(), version)
+    await tx.insert_audit_line(op.session, line)
+    return result
+
+
+async def _has_snapshot(tx: Transaction, row: SessionRow, op: Operation[Any]) -> bool:
+    """Return whether a snapshot is there already that is to be saved."""
+    if not isinstance(op, SaveSnapshot) or op.fresh:
+        return False
+    return await tx.find_snapshot(row, op.id) is not None
+
+
+@WRITES.handles(ImportAudit)
+async def import_audit(tx: Transaction, op: ImportAudit) -> None:
+    """Add lines that follow the newest one."""
+    newest = await tx.read_audit(op.session, None, 1)
+    if op.lines[0].number == (newest[0].number + 1 if newest else 0):
+        for line in op.lines:
+            await tx.insert_audit_line(op.session, line)
+
+
+@READS.handles(ReadAudit)
+async def read_audit(tx: Transaction, op: ReadAudit) -> tuple[StoredLine, ...]:
+    """Read lines of the audit."""
+    return tuple(await tx.read_audit(op.session, op.start, op.limit))

@@ -39,7 +39,7 @@ from indelible.core.limits import (
     MILLISECONDS_MAX,
     MISSING_NAMED_MAX,
 )
-from indelible.core.operations import JournalLine, LogRow, SnapshotRecord
+from indelible.core.operations import JournalLine, LogRow, SnapshotRecord, StoredLine
 from indelible.core.rules import is_inside
 from indelible.core.settings import check_session_id, check_text
 from indelible.errors import CorruptEntryError, FormatError, MemoryStoreError
@@ -159,6 +159,13 @@ class _JournalFields(_Fields):
     undone_by: _Key | None
 
 
+class _AuditFields(_Fields):
+    number: _Counter
+    # It names an actor, a change and a version.
+    text: Annotated[str, Field(min_length=1, max_length=8192)]
+    hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
 class _EndFields(_Fields):
     session: str
     entries: int
@@ -189,6 +196,7 @@ class SessionCheck:
     entries: int = 0
     snapshots: list[SnapshotRecord] = field(default_factory=list)
     journal: list[JournalLine] = field(default_factory=list)
+    audit: list[StoredLine] = field(default_factory=list)
     # The first position that the next entry may have.
     _next: int = 0
     # The extents of the log that were read.
@@ -274,6 +282,14 @@ class SessionCheck:
         if line.before == line.after:
             raise InvalidLineError("it is a change that changed nothing")
         self.journal.append(line)
+
+    def parse_audit(self, fields: dict[str, Any]) -> None:
+        """Parse the next line of the audit. Its hash is checked by whoever has the key."""
+        with _convert_errors():
+            line = StoredLine(**dict(_AuditFields.model_validate(fields)))
+        if line.number != len(self.audit):
+            raise InvalidLineError("a line before it is missing")
+        self.audit.append(line)
 
     def parse_end(self, fields: dict[str, Any]) -> None:
         """Parse the last line; check that the session is complete and consistent."""

@@ -16,14 +16,16 @@ Terms used below:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from indelible.core.filters import Filter
 from indelible.core.plan import Operation
 from indelible.core.ranking import Statistics
 from indelible.model import Kind, Risk, Status
 from indelible.view import Extents, View, freeze
+
+R = TypeVar("R")
 
 # Builds a named tuple without its Python constructor, for code that builds one per entry.
 tuple_new = tuple.__new__
@@ -765,3 +767,49 @@ class ReadQuarantine(Operation[tuple[tuple[int, str, bytes], ...]]):
     """Read what was put into quarantine, by position."""
 
     session: str
+
+
+# Audit
+
+
+class StoredLine(NamedTuple):
+    """A line of the audit of a session, as it is stored."""
+
+    # Counts from 0, through all lives of the session.
+    number: int
+    text: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audited(Operation[R]):
+    """Perform a change of a session, and write its line, both or neither.
+
+    A change that has no effect, such as the repeat of a key, adds no line. Without a change, the
+    line is all that is written. Lines stay when the session is vacuumed, expires or is erased.
+    """
+
+    change: Operation[R] | None
+    session: str
+    actor: str
+    # What the line calls the change.
+    name: str
+    count: int
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportAudit(Operation[None]):
+    """Add lines that were exported, unless the session has other ones, or as many, already."""
+
+    session: str
+    lines: tuple[StoredLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAudit(Operation[tuple[StoredLine, ...]]):
+    """Return lines of a session from a number on, oldest first; the newest one if it is None."""
+
+    session: str
+    start: int | None
+    limit: int

@@ -22,12 +22,14 @@ from indelible.core.operations import (
     Append,
     AppendResult,
     ChangeView,
+    EraseResult,
     FrozenView,
     Head,
     ItemGuard,
     JournalLine,
     Rollback,
     SnapshotRecord,
+    ViewChangeResult,
 )
 from indelible.errors import (
     ConflictError,
@@ -464,3 +466,15 @@ def build_head(
         forked_from=forked_from,
         vacuums=vacuums,
     )
+
+
+def has_effect(result: object) -> bool:
+    """Return whether an operation that returned this has changed its session."""
+    match result:
+        case AppendResult() | ViewChangeResult():
+            return not result.replayed
+        case EraseResult():
+            return result.entries > 0
+        case bool():
+            return result
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from indelible.core.audit import Audit
 from indelible.core.embedding import TextEmbedder
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX, VERSION_BYTES_MAX
@@ -20,6 +21,8 @@ class Settings:
     embedder: TextEmbedder | None = None
     # For people: a URL without its password.
     target: str = ""
+    # How changes are audited, if they are.
+    audit: Audit | None = None
 
     def ttl_s(self, ttl: float | Never | None) -> float | None:
         """Return the time to live of one append in seconds; None if it never expires."""

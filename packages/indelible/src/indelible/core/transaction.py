@@ -23,6 +23,7 @@ from indelible.core.operations import (
     SessionOrder,
     SnapshotRecord,
     StoredEntry,
+    StoredLine,
 )
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KeyUse, SearchScope, SessionRow
@@ -265,3 +266,13 @@ class Transaction(ABC):
     @abstractmethod
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         """Read what was kept, by position."""
+
+    # Audit. Lines belong to a name, not to a session: they stay when it is deleted.
+
+    @abstractmethod
+    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
+        """Add a line."""
+
+    @abstractmethod
+    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+        """Read lines from a number on, oldest first; the newest one if it is None."""

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from indelible.core.operations import (
     Append,
+    Audited,
     ChangeView,
     DeleteSnapshot,
     Erase,
@@ -114,6 +115,7 @@ _ALL: Final = (
     StoreVerb("list_sessions", VerbKind.SESSION, session_first=False),
     StoreVerb("timeline", VerbKind.MAINTENANCE),
     StoreVerb("verify", VerbKind.MAINTENANCE),
+    StoreVerb("audit_log", VerbKind.MAINTENANCE),
     StoreVerb("repair", VerbKind.MAINTENANCE, Quarantine, removes=True),
     StoreVerb("quarantined", VerbKind.MAINTENANCE),
     StoreVerb("export", VerbKind.MAINTENANCE, session_first=False),
@@ -129,4 +131,7 @@ _ALL: Final = (
 
 VERBS: Final[Mapping[str, StoreVerb]] = MappingProxyType({verb.name: verb for verb in _ALL})
 # The operations that complete a write: when one of them has succeeded, its verb has.
-COMMITTING_OPERATIONS: Final = tuple({verb.commits: None for verb in _ALL if verb.commits})
+COMMITTING_OPERATIONS: Final = (
+    *dict.fromkeys(verb.commits for verb in _ALL if verb.commits is not None),
+    Audited,
+)

@@ -18,6 +18,7 @@ from indelible.core.operations import (
     SessionOrder,
     SnapshotRecord,
     StoredEntry,
+    StoredLine,
 )
 from indelible.core.rows import KeyUse, SessionRow
 from indelible.core.session_list import Place, build_place
@@ -51,6 +52,8 @@ class MemoryDatabase:
     sessions: dict[str, Session] = field(default_factory=dict)
     # How many numbers of sessions were assigned.
     numbers: int = 0
+    # Lines of audits, by the names of sessions and their numbers.
+    audit: dict[str, dict[int, StoredLine]] = field(default_factory=dict)
 
 
 class MemoryTransaction(Transaction):
@@ -62,16 +65,21 @@ class MemoryTransaction(Transaction):
     them.
     """
 
-    __slots__ = ("_changed", "_database", "_deleted")
+    __slots__ = ("_added", "_changed", "_database", "_deleted", "_lines")
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
         self._changed: Session | None = None
         self._deleted: str | None = None
+        # Lines of an audit that are to be added, and those that they follow.
+        self._added: dict[int, StoredLine] = {}
+        self._lines: dict[int, StoredLine] = {}
 
     def commit(self) -> None:
         """Make the changes visible."""
         sessions, changed = self._database.sessions, self._changed
+        # No call comes between this and the next assignment, so that Ctrl-C cannot.
+        self._lines |= self._added
         if changed is not None:
             sessions[changed.row.name] = changed
         elif self._deleted is not None:
@@ -328,3 +336,14 @@ class MemoryTransaction(Transaction):
 
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         return [entry for _, entry in sorted(self._get(row).quarantine.items())]
+
+    # Audit
+
+    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
+        self._lines = self._database.audit.setdefault(session, {})
+        self._added[line.number] = line
+
+    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+        lines = self._database.audit.get(session, {})
+        first = max(0, len(lines) - 1) if start is None else start
+        return [lines[number] for number in range(first, min(first + limit, len(lines)))]

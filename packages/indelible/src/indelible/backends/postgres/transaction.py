@@ -58,6 +58,7 @@ from indelible.core.operations import (
     SessionOrder,
     SnapshotRecord,
     StoredEntry,
+    StoredLine,
 )
 from indelible.core.plan import Operation
 from indelible.core.ranking import Occurrences
@@ -562,6 +563,26 @@ class PostgresTransaction(Transaction):
             (row.number,),
         )
         return [(at, reason.decode("utf-8", "surrogatepass"), raw) for at, reason, raw in rows]
+
+    # Audit
+
+    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
+        await Do(
+            "INSERT INTO indelible.audit VALUES ($1, $2, $3, $4, $5)",
+            (self._context.namespace, session.encode(), *line),
+        )
+
+    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+        lines = (
+            "SELECT number, line, hash FROM indelible.audit WHERE namespace = $1 AND session = $2"
+        )
+        name = (self._context.namespace, session.encode())
+        if start is None:
+            rows = await Sql(f"{lines} ORDER BY number DESC LIMIT 1", name)
+        else:
+            ranged = f"{lines} AND number >= $3 ORDER BY number LIMIT $4"
+            rows = await Sql(ranged, (*name, start, limit))
+        return [StoredLine(*row) for row in rows]
 
 
 # Rows

@@ -103,16 +103,18 @@ def build_append_call(
             format_rest(kind, keep, batch, key, opens, answers, envelope),
         )
         batch, key = 0, ""
-    return ScriptCall(
-        load_script("append"),
-        keys,
-        context.time(),
-        arguments,
-        deadline,
-        write=True,
-        confirmed=context.confirms,
-        is_append=True,
-        size=size,
+    return context.audit(
+        ScriptCall(
+            load_script("append"),
+            keys,
+            context.time(),
+            arguments,
+            deadline,
+            write=True,
+            confirmed=context.confirms,
+            is_append=True,
+            size=size,
+        )
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from indelible.backends.redis.connections import RedisOptions, is_cluster, is_simulated
 from indelible.backends.redis.errors import is_ask
-from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
-from indelible.backends.redis.scripts import LuaScript, load_script
+from indelible.backends.redis.keys import SessionKeys, build_audit_key, build_keys, parse_session
+from indelible.backends.redis.scripts import AUDITED, LuaScript, load_script
 from indelible.core.backend import Handlers
 from indelible.core.clock import read_clock_ms
 from indelible.core.deadline import Deadline
@@ -87,6 +88,8 @@ class ScriptCall(Operation[Replies]):
     by_text: bool = False
     # Why the attempt before failed: a cluster's client learns from it where the keys are.
     failed: BaseException | None = None
+    # The key of the session's audit, and what an audited script takes at the end of its arguments.
+    audit: tuple[bytes, tuple[Argument, ...]] | None = None
 
     @property
     def to(self) -> str:
@@ -106,12 +109,15 @@ class ScriptCall(Operation[Replies]):
 
     def build_commands(self) -> tuple[Command, ...]:
         """Return the call as it is sent if it is not shared."""
-        if self.is_append:
+        if self.is_append and self.audit is None:
             command = build_append([self])
         else:
             start = self.script.start(by_text=self.by_text)
-            names = self.keys.names
-            command = (*start, len(names), *names, *self.time, *self.arguments)
+            key, stamp = self.audit or (None, ())
+            names = self.keys.names if key is None else (*self.keys.names, key)
+            # Where the keys of its session begin.
+            first = (1,) if self.is_append else ()
+            command = (*start, len(names), *names, *self.time, *first, *self.arguments, *stamp)
         # A slot on the move is asked for by a command of its own.
         return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
@@ -161,6 +167,21 @@ class RedisContext:
         self.touch = b"1" if self.confirms else b"0"
         self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
+        # What a line of the audit is written with, in the copy that performs an audited change.
+        self.stamp: tuple[Argument, ...] | None = None
+
+    def copy_with(self, stamp: tuple[Argument, ...] | None) -> Self:
+        """Return a copy whose changes are audited, with this stamp."""
+        twin = copy(self)
+        twin.stamp = stamp
+        return twin
+
+    def audit(self, call: ScriptCall) -> ScriptCall:
+        """Let a call write a line, if it completes a change that is audited."""
+        if self.stamp is not None and call.script.name in AUDITED:
+            call.script = load_script(call.script.name, audited=True)
+            call.audit = build_audit_key(call.keys), self.stamp
+        return call
 
     def time(self) -> tuple[bytes, bytes]:
         """Return the caller's time, empty for the server's own, and the margin."""
@@ -192,7 +213,7 @@ class RedisContext:
         """Build a call that may change something."""
         call = self.read(name, session, *arguments)
         call.write, call.confirmed, call.repeatable = True, self.confirms, repeatable
-        return call
+        return self.audit(call)
 
 
 HANDLERS: Handlers[RedisContext] = Handlers()

@@ -78,6 +78,8 @@ def is_ask(error: BaseException | None) -> TypeGuard[theirs.AskError]:
 
 # The code that scripts refuse a damaged session with.
 DAMAGED = "DAMAGED"
+# The code that audited scripts refuse a line with that does not follow the newest one.
+AUDIT_MOVED = "AUDIT"
 
 
 def build_damaged_error(session: str, what: str) -> FormatError:

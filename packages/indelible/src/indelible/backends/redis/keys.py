@@ -20,6 +20,9 @@ SECRET_KEY = PREFIX + "secret"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = "hvlksjqi"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS)
 
+# The list of its audit. It is no part: it stays when the session is erased or expires.
+AUDIT = "audit"
+
 VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
 
 # Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
@@ -59,6 +62,11 @@ def build_keys(namespace: str, session: str) -> SessionKeys:
     return SessionKeys(
         tag + HEAD, names, key_slot(names[0]), compute_session_salt(namespace, session)
     )
+
+
+def build_audit_key(keys: SessionKeys) -> bytes:
+    """Build the key of the audit of a session."""
+    return keys.names[0][: -len(HEAD)] + AUDIT.encode()
 
 
 def build_heads_pattern(namespace: str, prefix: str) -> str:

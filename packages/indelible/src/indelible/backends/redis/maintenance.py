@@ -225,6 +225,8 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
         call = context.write("erase_item", op.session, *arguments, repeatable=False)
         count, length, more = yield from call_script(context, call)
         entries, size = entries + count, size + length
+        # The line was written with the first portion.
+        context = context.copy_with(None)
     forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     return EraseResult(entries, size_bytes=size, forks=forks, kept=kept)

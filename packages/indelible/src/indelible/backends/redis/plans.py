@@ -6,6 +6,7 @@ from typing import Any
 
 from indelible.backends.redis import (  # noqa: F401 (each registers its handlers)
     append,
+    audit,
     maintenance,
     read,
     risks,

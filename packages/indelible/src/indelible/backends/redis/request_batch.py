@@ -56,7 +56,12 @@ class RequestBatch:
             self.left_s = max(self.left_s, left_s)
             if request.confirmed:
                 self._confirms = True
-            if isinstance(request, ScriptCall) and request.is_append and not is_ask(request.failed):
+            if (
+                isinstance(request, ScriptCall)
+                and request.is_append
+                and request.audit is None
+                and not is_ask(request.failed)
+            ):
                 slot = request.keys.slot if context.is_cluster else 0
                 owners, calls = groups.setdefault(slot, ([], []))
                 owners.append(pending)

@@ -20,6 +20,7 @@ from indelible.backends.redis.calls import (
     SendCommands,
 )
 from indelible.backends.redis.errors import (
+    AUDIT_MOVED,
     Next,
     UnconfirmedError,
     build_cluster_error,
@@ -29,12 +30,21 @@ from indelible.backends.redis.errors import (
     choose_next,
     find_reason,
     is_final,
+    parse_code,
 )
 from indelible.core.backend import UnreachedError
 from indelible.core.deadline import Deadline
 from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.plan import Operation, Plan
 from indelible.errors import BusyError, MemoryStoreError, UnavailableError
+
+
+class AuditMovedError(Exception):
+    """Another line was written first. An earlier attempt of this call may have done that."""
+
+    def __init__(self, lost: BaseException | None) -> None:
+        super().__init__()
+        self.lost = lost
 
 
 @dataclass(slots=True)
@@ -82,6 +92,8 @@ def _note_lost(context: RedisContext, call: ScriptCall, lost: Lost) -> MemorySto
 def _note_refused(context: RedisContext, call: ScriptCall, reply: Exception) -> MemoryStoreError:
     """Raise what will not pass; else return the error to end with if there is no time left."""
     call.failed = reply
+    if parse_code(reply) == AUDIT_MOVED:
+        raise AuditMovedError(call.lost)
     if isinstance(reply, UnconfirmedError):
         _mark_lost(context, call, reply)
         return build_unknown_error(reply, shown=context.shown)

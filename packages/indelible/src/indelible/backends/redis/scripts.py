@@ -75,10 +75,34 @@ _WRONG: Final = {
 }
 
 
+# Scripts that complete a change of a session, which may have a line in its audit.
+AUDITED: Final = frozenset(
+    (
+        "append",
+        "change_view",
+        "save_snapshot",
+        "delete_snapshot",
+        "set_metadata",
+        "show_stage",
+        "quarantine",
+        "erase_item",
+        "erase",
+        "note",
+    )
+)
+
+
 @cache
-def load_script(name: str) -> LuaScript:
-    """Load a script, with the code that it begins with and the constants that it names."""
+def load_script(name: str, *, audited: bool = False) -> LuaScript:
+    """Load a script, with the code that it begins with and the constants that it names.
+
+    If it is `audited`, it writes a line of the audit with the change.
+    """
+    before, after = _read("audited").split("-- The script.\n")
     text = _read("prelude")
+    if audited:
+        takes, guards = before.split("-- The prelude.\n")
+        text = takes + text + guards
     changes = _read("changes")
     if name == "append":
         changes += _read("append_parts")
@@ -91,6 +115,8 @@ def load_script(name: str) -> LuaScript:
         if check is not None:
             text += f"local found = {_WRONG[check]}\nif found then return build_error(found) end\n"
     text += _read(name)
+    if audited:
+        text += after
     # Not as variables: functions would capture them, in every call.
     constants = _constants()
     names = "|".join(constants)

@@ -35,7 +35,7 @@ from indelible.errors import (
 )
 
 APPLICATION_ID = 0x696E646C  # "indl"
-FORMAT = 5
+FORMAT = 6
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 # The parts of SQL text that whitespace and comments are told from. These are SQLite's own spaces.

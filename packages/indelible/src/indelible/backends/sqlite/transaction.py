@@ -49,6 +49,7 @@ from indelible.core.operations import (
     SessionOrder,
     SnapshotRecord,
     StoredEntry,
+    StoredLine,
     tuple_new,
 )
 from indelible.core.ranking import Occurrences
@@ -613,6 +614,23 @@ class SqliteTransaction(Transaction):
             (row.number,),
         )
         return [(position, reason, payload) for position, reason, payload in rows]
+
+    # Audit
+
+    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
+        self._db.execute(
+            "INSERT INTO audit VALUES (?, ?, ?, ?, ?)", (self._db.namespace, session, *line)
+        )
+
+    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+        lines = "SELECT number, line, hash FROM audit WHERE namespace = ? AND session = ?"
+        name = (self._db.namespace, session)
+        if start is None:
+            rows = self._db.execute(f"{lines} ORDER BY number DESC LIMIT 1", name)
+        else:
+            ranged = f"{lines} AND number >= ? ORDER BY number LIMIT ?"
+            rows = self._db.execute(ranged, (*name, start, limit))
+        return [StoredLine(*row) for row in rows]
 
 
 # Rows

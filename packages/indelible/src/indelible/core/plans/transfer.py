@@ -32,12 +32,14 @@ from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MILLISECONDS_MAX,
     PAGE_ENTRIES_DEFAULT,
+    PAGE_ENTRIES_MAX,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
     BeginStage,
     DropStage,
     Head,
+    ImportAudit,
     JournalLine,
     LogRow,
     ReadHead,
@@ -50,6 +52,7 @@ from indelible.core.operations import (
     StageRows,
 )
 from indelible.core.plan import Plan, perform
+from indelible.core.plans import audit
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.verification import Progress, list_all_sessions
 from indelible.core.rules import (
@@ -72,6 +75,7 @@ _KINDS = {
     "entry": "an entry line",
     "snapshot": "a snapshot line",
     "journal": "a journal line",
+    "audit": "an audit line",
     "end": "an end line",
 }
 
@@ -154,6 +158,8 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
         _write_line(write, {"snapshot": _format_snapshot(record)})
     for line in reversed(lines):
         _write_line(write, {"journal": _format_journal_line(line)})
+    for each in (yield from audit.read_lines(session)):
+        _write_line(write, {"audit": each._asdict()})
     counts = {"entries": entries, "snapshots": len(records), "journal": len(lines)}
     _write_line(write, {"end": {"session": session, **counts}})
     return entries, len(records)
@@ -299,6 +305,8 @@ def _take_line(number: int, incoming: _Incoming, kind: str, fields: dict[str, An
         incoming.check.parse_snapshot(fields)
     elif kind == "journal":
         incoming.check.parse_journal(fields)
+    elif kind == "audit":
+        incoming.check.parse_audit(fields)
     else:
         raise _build_line_error(number, f"a session line inside of session {incoming.name!r}")
 
@@ -334,6 +342,9 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
     check = incoming.check
     check.parse_end(fields)
     stage = yield from _ensure_stage(incoming)
+    for first in range(0, len(check.audit), PAGE_ENTRIES_MAX):
+        page = tuple(check.audit[first : first + PAGE_ENTRIES_MAX])
+        yield from perform(ImportAudit(incoming.name, page))
     # The last entries are written with it, so a short session takes two operations.
     yield from perform(
         ShowStage(

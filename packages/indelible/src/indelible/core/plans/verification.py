@@ -32,13 +32,14 @@ from indelible.core.operations import (
     ReadSnapshots,
 )
 from indelible.core.plan import Plan, perform
+from indelible.core.plans import audit
 from indelible.core.plans.append import append_drafts, build_entries
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.tool_calls import join_results
 from indelible.core.plans.view_changes import hide
 from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
 from indelible.core.settings import Settings, check_session_id
-from indelible.errors import CorruptEntryError, FormatError
+from indelible.errors import CorruptEntryError, FormatError, UsageError
 from indelible.model import (
     CallStatus,
     ChatMessage,
@@ -76,8 +77,20 @@ def list_all_sessions(
             return list(dict.fromkeys(names))
 
 
-def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyReport]:
+def verify(
+    settings: Settings,
+    session_id: str | None,
+    *,
+    head: str | None = None,
+    progress: Progress | None,
+) -> Plan[VerifyReport]:
     """Check the engine and all sessions, or one; change nothing."""
+    key = None if settings.audit is None else settings.audit.key
+    if head is not None and (session_id is None or key is None):
+        raise UsageError(
+            "to compare with the hash of an audit, name its session, and open the store with"
+            " audit=True and its key"
+        )
     findings: list[Finding] = []
     entries = 0
     try:
@@ -90,6 +103,8 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
     for name in names:
         try:
             entries += yield from _verify_until_stable(name, findings)
+            for what in (yield from audit.find_problems(name, key, head)) if key else ():
+                findings.append(Finding(severity=Severity.ERROR, what=what, session_id=name))
         except FormatError as error:
             findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
         if progress is not None:

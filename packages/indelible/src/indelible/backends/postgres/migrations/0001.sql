@@ -138,6 +138,16 @@ CREATE TABLE indelible.kept_key (
     PRIMARY KEY (session, life, key)
 );
 
+-- The audits of sessions. A line belongs to a name: it stays when the session is deleted.
+CREATE TABLE indelible.audit (
+    namespace bytea NOT NULL,
+    session   bytea NOT NULL,
+    number    bigint NOT NULL,                  -- counts from 0
+    line      text NOT NULL,
+    hash      text NOT NULL,                    -- keyed, over the hash before and the line
+    PRIMARY KEY (namespace, session, number)
+);
+
 -- Entries that could not be read when repair met them, byte for byte.
 CREATE TABLE indelible.quarantine (
     session  bigint NOT NULL,

@@ -31,9 +31,10 @@ local function load_view(s)
 end
 
 -- Write the fields of the view that changed.
-local function save_view(s, changed)
+local function save_view(s, numbers)
+  changed = true
   local fields = {'sum', compute_view_sum(s)}
-  for _, n in ipairs(changed) do
+  for _, n in ipairs(numbers) do
     fields[#fields + 1], fields[#fields + 2] = ({VIEW_FIELDS})[n], s.view[n]
   end
   call('HSET', s.view_key, unpack(fields))

@@ -1,4 +1,4 @@
 -- Remove every key of a session, damaged or not.
 local snapshots = call('HLEN', s.snapshots)
-call('UNLINK', unpack(KEYS))
+changed = call('UNLINK', unpack(KEYS)) > 0
 return snapshots

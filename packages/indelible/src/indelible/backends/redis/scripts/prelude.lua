@@ -3,6 +3,8 @@
 -- server's own; only tests have one) and how long after the deadline the engine frees keys.
 -- A script creates its functions in every call, so that those of append.lua are few.
 local call = redis.call
+-- Whether the session was changed.
+local changed = false
 local now, margin = tonumber(ARGV[1]), ARGV[2]
 if not now then
   local time = call('TIME')
@@ -65,6 +67,7 @@ end
 -- Write the head. It says how many fields each other hash has, and how many members the index of items,
 -- so that a lost one is noticed.
 local function save_head(s)
+  changed = true
   if s.counts then
     s.state = table.concat({s.life, s.born, s.gen, s.staged and '1' or '0', s.ends and whole(s.ends) or '',
       whole(s.created), s.lines, s.taken, unpack(s.counts)}, ' ')

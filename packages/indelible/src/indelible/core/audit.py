@@ -1,0 +1,210 @@
+"""The audit of a session: a line for each change, in a chain of keyed hashes.
+
+A line says who changed what, when, and at which version. Its hash is an HMAC over the line before,
+the session and the line itself. So nobody without the key can change, remove, add or reorder a line
+without that being seen. That the newest lines were cut off is seen by whoever has kept their hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from indelible.core import rules
+from indelible.core.operations import (
+    Append,
+    Audited,
+    ChangeView,
+    DeleteSnapshot,
+    Erase,
+    EraseItem,
+    FindItems,
+    Quarantine,
+    Read,
+    ReadLog,
+    Rollback,
+    SaveSnapshot,
+    SetMetadata,
+    ShowStage,
+    StoredLine,
+)
+from indelible.core.plan import Operation
+from indelible.errors import UsageError
+
+# What a line calls a change; a change of the view has a name of its own.
+_NAMES: Final[dict[type[Operation[Any]], str]] = {
+    Append: "append",
+    Rollback: "rollback",
+    SaveSnapshot: "save snapshot",
+    DeleteSnapshot: "delete snapshot",
+    SetMetadata: "set metadata",
+    ShowStage: "create",
+    Quarantine: "repair",
+    EraseItem: "erase memory",
+    Erase: "forget",
+}
+# Changes that leave the version of a session as it is; what has no name here changes its view.
+_KEPT_VERSION: Final = frozenset((*_NAMES.values(), "read")) - {"append", "rollback"}
+_READS: Final = (Read, ReadLog, FindItems)
+# After so many reads of a store, those of each session and actor are noted in one line.
+READS_MAX: Final = 100
+
+# Where the key is taken from if `open` is given none.
+KEY_VARIABLE: Final = "INDELIBLE_AUDIT_KEY"
+# As long as a key that cannot be guessed must be, if it is random.
+KEY_BYTES_MIN: Final = 16
+ACTOR_CHARS_MAX: Final = 200
+
+_actor: ContextVar[str | None] = ContextVar("indelible_actor", default=None)
+
+
+@contextmanager
+def actor(name: str) -> Iterator[None]:
+    """Let audited changes inside of this block be those of `name`."""
+    token = _actor.set(_check_actor(name))
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+class LineContent(NamedTuple):
+    """What a line says, apart from its place in the chain."""
+
+    at_ms: int
+    actor: str
+    change: str
+    # How many entries were appended, or reads were made.
+    total: int
+    # Of the session, before the change.
+    version: str
+
+
+def build_line(op: Audited[Any], newest: StoredLine | None, at_ms: int, version: str) -> StoredLine:
+    """Build the line that follows the newest one of a session."""
+    number = 0 if newest is None else newest.number + 1
+    content = LineContent(at_ms, op.actor, op.name, op.count, version)
+    text = json.dumps([number, *content], ensure_ascii=True, separators=(",", ":"))
+    before = "" if newest is None else newest.hash
+    return StoredLine(number, text, compute_hash(op.key, op.session, before, text))
+
+
+def parse_line(line: StoredLine) -> LineContent:
+    """Return what a line says; a `ValueError` if it is none."""
+    number, *content = json.loads(line.text)
+    if number != line.number:
+        raise ValueError(line.text)
+    return LineContent(*content)
+
+
+def compute_hash(key: bytes, session: str, before: str, text: str) -> str:
+    """Compute the hash of a line that follows the line with the hash `before`."""
+    # Neither a hash nor a line holds a zero.
+    chained = f"{before}\0{text}\0{session}".encode("utf-8", "surrogatepass")
+    return hmac.new(key, chained, hashlib.sha256).hexdigest()
+
+
+def find_wrong_line(key: bytes, session: str, lines: Sequence[StoredLine]) -> int | None:
+    """Return the number of the first line that is not in its place, or has a wrong hash."""
+    before = ""
+    for number, line in enumerate(lines):
+        expected = compute_hash(key, session, before, line.text)
+        if line.number != number or not hmac.compare_digest(expected, line.hash):
+            return number
+        before = line.hash
+    return None
+
+
+def build_audit(asked: object, key: bytes | None, default_actor: object) -> Audit | None:
+    """Check the options of an audit; None if there is to be none."""
+    if asked not in (True, False, "reads"):
+        raise UsageError(f'audit is True, False or "reads", not {asked!r}', value=asked)
+    if asked is False:
+        if key is not None or default_actor:
+            raise UsageError("audit_key and actor are for audit=True; nothing was opened")
+        return None
+    secret = os.environ.get(KEY_VARIABLE, "").encode() if key is None else key
+    if not isinstance(secret, bytes) or len(secret) < KEY_BYTES_MIN:
+        raise UsageError(
+            f"audit needs a secret of {KEY_BYTES_MIN} bytes or more: audit_key, or the environment"
+            f" variable {KEY_VARIABLE}; nothing was opened"
+        )
+    return Audit(secret, _check_actor(default_actor), asked == "reads")
+
+
+def _check_actor(name: object) -> str:
+    if not isinstance(name, str) or len(name) > ACTOR_CHARS_MAX:
+        raise UsageError(
+            f"an actor is text of up to {ACTOR_CHARS_MAX} characters, not {name!r:.60}"
+        )
+    return name
+
+
+def predict_version(content: LineContent) -> str | None:
+    """Return the version that a change leaves; None if it begins or ends a life of the session."""
+    try:
+        life, end, generation = rules.parse_version(content.version)
+    except ValueError:
+        return None
+    if content.change in (_NAMES[ShowStage], _NAMES[Erase]):
+        return None
+    if content.change == _NAMES[Append]:
+        end += content.total
+    elif content.change == _NAMES[Rollback] or content.change not in _KEPT_VERSION:
+        generation += 1
+    return rules.build_version(life, end, generation)
+
+
+@dataclass(slots=True)
+class Audit:
+    """How a store is audited."""
+
+    key: bytes = field(repr=False)
+    actor: str
+    with_reads: bool
+    # Session and actor of each read that was not noted yet. Threads share it.
+    _reads: deque[tuple[str, str]] = field(default_factory=deque, repr=False)
+
+    def wrap(self, perform: Callable[[Operation[Any]], Any]) -> Callable[[Operation[Any]], Any]:
+        """Return what performs operations, and with those that change a session adds a line."""
+
+        def perform_audited(op: Operation[Any]) -> Any:
+            if self.with_reads and isinstance(op, _READS):
+                self._reads.append((op.session, self._get_actor()))
+            return perform(self._add_line(op))
+
+        return perform_audited
+
+    def take_reads(self, *, least: int = READS_MAX) -> list[Audited[None]]:
+        """Return the lines for reads that were not noted yet, if they are so many."""
+        due: Counter[tuple[str, str]] = Counter()
+        if len(self._reads) >= least:
+            with suppress(IndexError):
+                while True:
+                    due[self._reads.popleft()] += 1
+        return [
+            Audited(None, session, name, "read", count, self.key)
+            for (session, name), count in due.items()
+        ]
+
+    def _add_line(self, op: Operation[Any]) -> Operation[Any]:
+        if isinstance(op, ChangeView):
+            name = op.change
+        elif type(op) in _NAMES:
+            name = _NAMES[type(op)]
+        else:
+            return op
+        count = len(op.drafts) if isinstance(op, Append) else 0
+        session: str = op.session  # type: ignore[attr-defined]
+        return Audited(op, session, self._get_actor(), name, count, self.key)
+
+    def _get_actor(self) -> str:
+        return _actor.get() or self.actor

@@ -1,0 +1,246 @@
+"""The audit of a session: a line for each change, which nobody can change unseen."""
+
+import dataclasses
+import io
+import json
+
+import pytest
+
+import indelible
+from indelible import ConflictError, OutcomeUnknownError, UsageError
+from indelible.core.audit import build_audit
+from indelible.testing.faults import MemoryFaults
+from tests.support.stores import Blocking, say
+
+KEY = b"a secret of the tests"
+
+
+@pytest.fixture
+def store(make_store):
+    return make_store(audit=True, audit_key=KEY, actor="ana")
+
+
+def inner(store):
+    return store._store if isinstance(store, Blocking) else store
+
+
+def changes(store, session="s"):
+    return [line.change for line in store.audit_log(session)]
+
+
+def findings(store, session="s", **options):
+    return [finding.what for finding in store.verify(session, **options).findings]
+
+
+def test_each_change_is_a_line(store, clock):
+    say(store, "s", "one", "two")
+    store.save_context("s", "three", "four")
+    snapshot = store.save_snapshot("s")
+    store.trim("s", keep_last=1)
+    store.rollback_to_snapshot("s", snapshot.id)
+    store.undo("s")
+    store.set_metadata("s", {"a": 1})
+    store.delete_snapshot("s", snapshot.id)
+    lines = store.audit_log("s")
+    made = ["append", "append", "append", "save snapshot", "trim", "rollback", "undo"]
+    assert [line.change for line in lines] == [*made, "set metadata", "delete snapshot"]
+    assert [line.number for line in lines] == list(range(9))
+    assert [line.count for line in lines[:3]] == [1, 1, 2]
+    assert {line.actor for line in lines} == {"ana"}
+    assert {line.at.timestamp() for line in lines} == {clock()}
+    assert lines[0].version == "new"
+    assert lines[-1].version == store.session("s").version
+    assert findings(store) == []
+
+
+def test_a_line_names_its_actor(store):
+    with indelible.actor("bob"):
+        store.add_message("s", "user", "one")
+        with indelible.actor("eve"):
+            store.add_message("s", "user", "two")
+    store.add_message("s", "user", "three")
+    assert [line.actor for line in store.audit_log("s")] == ["bob", "eve", "ana"]
+
+
+def test_what_changes_nothing_is_no_line(store):
+    store.add_message("s", "user", "one", key="k")
+    store.add_message("s", "user", "one", key="k")
+    store.clear("s", dry_run=True)
+    with pytest.raises(ConflictError):
+        store.add_message("s", "user", "late", expected="1.1.0.0")
+    store.get_history("s")
+    store.forget("other")
+    assert changes(store) == ["append"]
+    assert changes(store, "other") == []
+
+
+def test_a_lost_reply_is_one_line(store):
+    faults = MemoryFaults()
+    faults.watch(inner(store))
+    faults.lose_next_reply("add_message")
+    with pytest.raises(OutcomeUnknownError):
+        store.add_message("s", "user", "one", key="k")
+    assert store.add_message("s", "user", "one", key="k").replayed
+    assert changes(store) == ["append"]
+
+
+def test_a_forgotten_session_leaves_its_lines(store):
+    store.add_message("s", "user", "secret")
+    store.forget("s")
+    lines = store.audit_log("s")
+    assert [line.change for line in lines] == ["append", "forget"]
+    assert lines[-1].version == ""
+    store.add_message("s", "user", "again")
+    assert changes(store) == ["append", "forget", "append"]
+    assert findings(store) == []
+
+
+def test_neither_vacuum_nor_a_new_life_removes_lines(store, clock):
+    say(store, "s", "one", "two", ttl=10)
+    store.clear("s")
+    store.vacuum(undo_window=0)
+    clock.advance(200_000)
+    store.vacuum(undo_window=0)
+    store.add_message("s", "user", "three")
+    assert changes(store) == ["append", "append", "clear", "append"]
+    assert findings(store) == []
+
+
+def test_a_fork_begins_an_audit_of_its_own(store):
+    store.add_message("s", "user", "one")
+    store.fork("s", "t")
+    assert changes(store) == ["append"]
+    assert changes(store, "t") == ["create"]
+
+
+def test_memories_are_audited(store):
+    store.remember("s", "tea", id="drink")
+    store.retract("s", "drink")
+    store.erase_memory("s", "drink")
+    assert changes(store) == ["append", "append", "erase memory"]
+
+
+def test_a_kept_hash_proves_the_lines_up_to_it(store):
+    say(store, "s", "one", "two")
+    kept = store.audit_log("s")[-1].hash
+    store.clear("s")
+    assert findings(store, head=kept) == []
+    (found,) = findings(store, head="0" * 64)
+    assert "no line with the given hash" in found
+
+
+def set_audit(store, audit):
+    """Open the store again, as it were; memory would be lost."""
+    inner(store)._settings = dataclasses.replace(inner(store)._settings, audit=audit)
+
+
+def test_a_change_without_audit_is_found(store):
+    audit = inner(store)._settings.audit
+    # What follows the line that begins a session cannot be told.
+    say(store, "s", "one", "two")
+    assert findings(store) == []
+    set_audit(store, None)
+    store.add_message("s", "user", "unseen")
+    set_audit(store, audit)
+    for _ in range(2):
+        (found,) = findings(store)
+        assert "changed after line 1 of its audit" in found
+        store.add_message("s", "user", "three")
+
+
+def test_another_key_verifies_nothing(store):
+    store.add_message("s", "user", "one")
+    set_audit(store, build_audit(True, b"not the secret of it", ""))
+    (found,) = findings(store)
+    assert "line 0 of its audit" in found
+
+
+def test_an_export_carries_the_lines(store):
+    say(store, "s", "one", "two")
+    written = io.StringIO()
+    store.export(written, "s")
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    exported = [line["audit"] for line in lines if "audit" in line]
+    assert [line["hash"] for line in exported] == [line.hash for line in store.audit_log("s")]
+    with indelible.open("memory:", audit=True, audit_key=KEY, actor="bob") as other:
+        written.seek(0)
+        other.import_(written)
+        copied = other.audit_log("s")
+        assert [line.change for line in copied] == ["append", "append", "create"]
+        assert copied[1].hash == exported[1]["hash"]
+        assert copied[2].actor == "bob"
+        assert findings(other, head=exported[1]["hash"]) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"number": 7}, {"hash": "short"}, {"hash": 5}, {"text": ""}, {"text": "x" * 9000}],
+    ids=str,
+)
+def test_an_import_refuses_lines_that_no_store_wrote(store, change):
+    store.add_message("s", "user", "one")
+    written = io.StringIO()
+    store.export(written, "s")
+    edited = []
+    for line in written.getvalue().splitlines():
+        fields = json.loads(line)
+        if "audit" in fields:
+            fields["audit"].update(change)
+        edited.append(json.dumps(fields))
+    with indelible.open("memory:") as other, pytest.raises(indelible.FormatError):
+        other.import_(io.StringIO("\n".join(edited)))
+
+
+def test_reads_are_noted_together(make_store):
+    store = make_store(audit="reads", audit_key=KEY, actor="ana")
+    store.add_message("s", "user", "one")
+    for _ in range(100):
+        store.get_history("s")
+    append, reads = store.audit_log("s")
+    assert (append.change, reads.change, reads.actor) == ("append", "read", "ana")
+    assert reads.count == 100
+
+
+def test_closing_notes_the_last_reads(make_store, reopened, stores):
+    if stores.engine == "memory":
+        pytest.skip("it ends with its store")
+    store = make_store(audit="reads", audit_key=KEY)
+    store.add_message("s", "user", "one")
+    store.get_history("s")
+    again = reopened(store, audit=True, audit_key=KEY)
+    assert [(line.change, line.count) for line in again.audit_log("s")] == [
+        ("append", 1),
+        ("read", 1),
+    ]
+    assert findings(again) == []
+
+
+def test_the_key_may_be_in_the_environment(monkeypatch):
+    monkeypatch.setenv("INDELIBLE_AUDIT_KEY", KEY.decode())
+    with indelible.open("memory:", audit=True) as store:
+        store.add_message("s", "user", "one")
+        assert findings(store) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"audit": True},
+        {"audit": True, "audit_key": b"short"},
+        {"audit": "writes", "audit_key": KEY},
+        {"audit_key": KEY},
+        {"actor": "ana"},
+        {"audit": True, "audit_key": KEY, "actor": "a" * 300},
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused(monkeypatch, options):
+    monkeypatch.delenv("INDELIBLE_AUDIT_KEY", raising=False)
+    with pytest.raises(UsageError):
+        indelible.open("memory:", **options)
+
+
+def test_the_key_is_nowhere_to_be_seen():
+    with indelible.open("memory:", audit=True, audit_key=KEY) as store:
+        assert KEY.decode() not in repr(store._settings)
+        assert KEY.decode() not in repr(store)
