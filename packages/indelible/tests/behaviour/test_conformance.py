@@ -479,6 +479,18 @@ def test_every_answer_is_that_of_the_reference(engine, program):
         assert tried.perform(build(tried, *arguments)) == reference.perform(op)
 
 
+def test_entries_of_an_earlier_life_are_no_vacuum_of_this_one(engine):
+    """Some engines free them when the next life begins, others in a vacuum of it."""
+    clock, perform = engine
+    tried = Engine(perform, f"{next(_programs)}/")
+    tried.perform(append(tried, "a", ["one", "two"], "k1", None, 5.0))
+    clock.advance(6)
+    for key in ("k1", "k2"):
+        tried.perform(append(tried, "a", ["three"], key, None, None))
+    perform(Reclaim(tried.name("a"), 0, False))
+    assert perform(ReadHead(tried.name("a"))).vacuums == 0
+
+
 def test_no_operation_is_left_out():
     """An operation is in the programs, or it asks about the engine itself."""
     every = {

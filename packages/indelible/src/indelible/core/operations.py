@@ -665,8 +665,9 @@ class Reclaim(Operation[ReclaimResult]):
 
     Journal lines older than `undo_since_ms` go first. The newest entry of the log always stays: it
     carries the end of the log and the deadline. Keys of removed appends are kept with the
-    checksums of their entries, so that a late retry is recognised. The session counts the vacuum.
-    A session that is not active loses all its entries; one that has expired is still known.
+    checksums of their entries, so that a late retry is recognised. A life counts the vacuums that
+    removed entries of it, from 0. A session that is not active loses all its entries; one that has
+    expired is still known, by the same version.
     """
 
     session: str
