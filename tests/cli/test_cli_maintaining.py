@@ -76,22 +76,22 @@ def test_trim_says_what_it_hides_even_if_that_is_damaged(command, corrupt):
 
 
 def test_an_audit_is_shown_and_proved(command):
-    assert command("audit", "ada").err == "Nothing of ada was audited.\n"
+    assert command("audit", "log", "ada").err == "Nothing of ada was audited.\n"
     audited = {"env": {"INDELIBLE_AUDIT_KEY": "a secret of the tests"}}
     command("append", "ada", "user", "audited", **audited)
     command("clear", "ada", "--yes", **audited)
-    first, second = command("audit", "ada").out.splitlines()
+    first, second = command("audit", "log", "ada").out.splitlines()
     assert first.startswith("0  ")
     assert first.endswith("  append 1")
     assert second.endswith("  clear")
-    lines = json.loads(command("audit", "ada", "--json").out)
-    head = command("audit", "ada", "--head").out.strip()
+    lines = json.loads(command("audit", "log", "ada", "--json").out)
+    head = command("audit", "head", "ada").out.strip()
     assert head == lines[1]["hash"]
     command("append", "ada", "user", "more", **audited)
     command("verify", "ada", "--head", head, **audited)
     command("verify", "ada", "--head", "0" * 64, code=1, **audited)
     command("verify", "--head", head, code=2, **audited)
     command("forget", "ada", "--yes", **audited)
-    assert len(command("audit", "ada").out.splitlines()) == 4
+    assert len(command("audit", "log", "ada").out.splitlines()) == 4
     command("verify", "ada", "--head", head, **audited)
     command("verify", "ada", "--head", head, code=2)

@@ -68,7 +68,7 @@ CALLS = {
 
 def _with_embedder(store):
     def embed(text):
-        return [float(len(text))]
+        return [float(len(text)), 0.0]
 
     # An async store may have a blocking face.
     own = vars(store).get("_store", store)

@@ -516,6 +516,9 @@ NOT_DRAWN: dict[type, set[str]] = {
     # `scan_max` ends a page depends on the engine.
     ListSessions: {"prefix", "resume", "damaged", "scan_max"},
     Quarantine: {"entries"},
+    # What a line says, and whose it is: `test_audit.py`.
+    Audited: {"actor", "key"},
+    ImportAudit: {"lines"},
 }
 
 

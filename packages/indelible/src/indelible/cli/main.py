@@ -214,8 +214,8 @@ _add_command(maintenance_commands.verify, MAINTAIN, "verify --url agent.db")
 _add_command(
     maintenance_commands.audit,
     LOOK,
-    "audit user-42 --url agent.db",
-    "audit user-42 --head --url agent.db",
+    "audit log user-42 --url agent.db",
+    "audit head user-42 --url agent.db",
 )
 _add_command(maintenance_commands.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
 _add_command(

@@ -1,7 +1,8 @@
-"""Commands for maintenance: verify, repair, vacuum, reindex and forget."""
+"""Commands for maintenance: verify, audit, repair, vacuum, reindex and forget."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -36,7 +37,7 @@ def verify(
     *,
     head: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="A hash that `audit` printed of this session."),
+        typer.Option(metavar="HASH", help="A hash that `audit head` printed of this session."),
     ] = None,
 ) -> None:
     """Read everything and check it; exits 1 if something is wrong."""
@@ -55,23 +56,33 @@ def verify(
         raise typer.Exit(WRONG_DATA)
 
 
+class AuditPart(StrEnum):
+    """What `audit` prints."""
+
+    LOG = "log"
+    HEAD = "head"
+
+
 @on_store()
 def audit(
     call: CommandContext,
+    part: Annotated[
+        AuditPart,
+        typer.Argument(
+            metavar="log|head",
+            help="log: every line. head: the newest hash, to keep it elsewhere.",
+        ),
+    ],
     session: SessionId,
-    *,
-    head: Annotated[
-        bool, typer.Option("--head", help="Print only the newest hash, to keep it elsewhere.")
-    ] = False,
 ) -> None:
     """Say who changed a session, what and when; also of one that was forgotten."""
     lines = call.store.audit_log(session)
-    if head:
+    if part is AuditPart.HEAD:
         lines = lines[-1:]
     if call.out.print_json(lines):
         return
     for line in lines:
-        call.out.say(line.hash if head else _format_audit_line(line))
+        call.out.say(line.hash if part is AuditPart.HEAD else _format_audit_line(line))
     if not lines:
         call.out.note(f"Nothing of {phrases.escape_name(session)} was audited.")
 

@@ -48,7 +48,7 @@ save_view(s, {1, 2})
 local line = table.concat({s.lines, now, s.gen, s.stop}, ' ')
   .. '|' .. before .. '|' .. after .. '|' .. change
 local added = call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. s.lines, key)
-if ARGV[11] ~= '' then
+if ARGV[11] ~= '' and call('HEXISTS', s.journal, 'o' .. ARGV[11]) == 1 then
   added = added + call('HSET', s.journal, 'u' .. ARGV[11], seal(s, 'u' .. ARGV[11], key))
 end
 expire_one(s, s.journal)
