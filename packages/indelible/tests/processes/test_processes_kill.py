@@ -13,8 +13,8 @@ from tests.support import store_workers
 from tests.support.ledger import SESSION, all_entries, check
 from tests.support.worker_processes import Doomed
 
-COPIED = 450
-# A copy of three pages: begun, two appends, the last page and shown.
+COPIED = 2_450
+# Begun, two batches of 1,000 entries, the last one with what shows it.
 COMMITS_OF_A_COPY = 4
 # Three sessions copied into another file, each begun, and then given its entries and shown.
 COMMITS_OF_A_COPY_OVER = 6
@@ -38,7 +38,8 @@ def test_a_copy_that_is_killed_half_way_is_not_there_and_can_be_made_again(tmp_p
     original = tmp_path / "original.db"
     with indelible.open(original) as store:
         contents = [f"message {number}" for number in range(COPIED)]
-        store.add_messages(SESSION, [{"role": "user", "content": text} for text in contents])
+        for text in contents:
+            store.add_message(SESSION, "user", text)
 
     doomed = {}
     for commit in range(1, COMMITS_OF_A_COPY + 1):
