@@ -23,10 +23,19 @@ from benchmarks.pages import DOCS, format_row, replace_section
 
 Benchmark = Callable[[Path], Iterator[Result]]
 
+
+def _measure_telemetry(folder: Path) -> Iterator[Result]:
+    # The more modules are loaded, the longer the garbage collector takes in other measurements.
+    from benchmarks import telemetry  # noqa: PLC0415
+
+    return telemetry.all_results(folder)
+
+
 ENGINES: dict[str, Benchmark] = {
     "sqlite": on_sqlite.all_results,
     "redis": on_redis.all_results,
     "postgres": on_postgres.all_results,
+    "telemetry": _measure_telemetry,
 }
 KIT: tuple[Benchmark, ...] = (transfer.all_results, traces.all_results, goldens.all_results)
 
@@ -39,7 +48,7 @@ def main() -> int:
         " than its noise.",
         epilog="Example: python -m benchmarks sqlite redis",
     )
-    parser.add_argument("engine", nargs="*", help="only these: sqlite, redis, postgres")
+    parser.add_argument("engine", nargs="*", help=f"only these: {', '.join(ENGINES)}")
     parser.add_argument("--record", action="store_true", help="write them to docs/how-fast.md")
     parser.add_argument("--kit", action="store_true", help="export, traces and goldens instead")
     asked = parser.parse_args()

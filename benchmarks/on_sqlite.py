@@ -22,7 +22,6 @@ from benchmarks.conversation import (
     measure_tasks,
 )
 from benchmarks.measure import Result, compare
-from benchmarks.telemetry import measure_telemetry
 
 ROLLBACKS = 500
 MESSAGES = 20_000
@@ -70,7 +69,6 @@ def all_results(folder: Path) -> Iterator[Result]:
     yield measure_snapshot_row(folder)
     yield measure_disk(folder, search=False, at_most=120)
     yield measure_disk(folder, search=True, at_most=200)
-    yield from measure_telemetry()
 
 
 class Bare:
