@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
+from indelible.core.audit import READS_MAX, Audit
 from indelible.core.backend import Backend
 from indelible.core.embedding import (
     add_vectors,
@@ -45,7 +46,7 @@ from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
-from indelible.errors import UsageError
+from indelible.errors import MemoryStoreError, UsageError
 from indelible.model import (
     Absent,
     AuditLine,
@@ -96,10 +97,16 @@ class MemoryStore:
         audited = self._settings.audit
         if audited is None:
             return run_plan(plan, self._backend.perform)
-        result = run_plan(plan, audited.wrap(self._backend.perform))
-        for line in audited.take_reads():
-            self._backend.perform(line)
-        return result
+        self._note_reads(audited, least=READS_MAX)
+        return run_plan(plan, audited.wrap(self._backend.perform))
+
+    def _note_reads(self, audited: Audit, *, least: int) -> None:
+        """Write the lines of reads, if so many are pending. No call fails because of them."""
+        for line in audited.take_reads(least=least):
+            try:
+                self._backend.perform(line)
+            except MemoryStoreError as error:
+                audited.put_back(line, error)
 
     def _add(
         self,
@@ -128,10 +135,11 @@ class MemoryStore:
 
     def close(self) -> None:
         """Wait for running calls and release the engine. Closing twice is fine."""
-        if self._settings.audit is not None:
-            for line in self._settings.audit.take_reads(least=1):
-                self._backend.perform(line)
-        self._backend.close()
+        try:
+            if self._settings.audit is not None:
+                self._note_reads(self._settings.audit, least=1)
+        finally:
+            self._backend.close()
 
     def claims(self) -> Claims:
         """Return what this store promises on its engine, as the engine is configured right now."""
@@ -841,13 +849,13 @@ class MemoryStore:
         plan = verification.verify(self._settings, session_id, head=head, progress=progress)
         return self._run(plan)
 
-    def audit_log(self, session_id: str) -> list[AuditLine]:
-        """Return the audit of a session, oldest line first: who changed what, when.
+    def audit_log(self, session_id: str, *, last: int | None = None) -> list[AuditLine]:
+        """Return the audit of a session, or its newest lines, oldest first: who changed what, when.
 
         It is there also if the session was forgotten. Keep the hash of the newest line elsewhere:
         `verify(session_id, head=…)` then proves that no line up to it is missing or changed.
         """
-        return self._run(audit.read_audit_log(session_id))
+        return self._run(audit.read_audit_log(session_id, last=last))
 
     def repair(self, session_id: str | None = None, *, dry_run: bool = False) -> RepairReport:
         """Hide damaged entries, keeping their bytes, and close dangling tool calls.
@@ -908,10 +916,10 @@ class MemoryStore:
         )
 
     def reindex(self, *, rebuild: bool = False, progress: Progress | None = None) -> ReindexReport:
-        """Add entries to the index of words that were written without it, in all namespaces.
+        """Add entries to the indexes of search that were written without them, in all namespaces.
 
         It may be interrupted, and goes on when it is called again. With `rebuild`, it begins with
-        an empty index, as after damage. Only SQLite has an index; elsewhere it does nothing.
+        empty indexes, as after damage. Memory and Redis have none, and nothing to do.
         """
         return self._run(maintenance.reindex(rebuild=rebuild, progress=progress))
 

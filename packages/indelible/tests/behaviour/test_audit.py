@@ -4,11 +4,13 @@ import dataclasses
 import io
 import json
 
+import apsw
 import pytest
 
 import indelible
-from indelible import ConflictError, OutcomeUnknownError, UsageError
+from indelible import BusyError, ClosedError, ConflictError, OutcomeUnknownError, UsageError
 from indelible.core.audit import build_audit
+from indelible.core.operations import Audited
 from indelible.testing.faults import MemoryFaults
 from tests.support.stores import Blocking, say
 
@@ -51,6 +53,9 @@ def test_each_change_is_a_line(store, clock):
     assert lines[0].version == "new"
     assert lines[-1].version == store.session("s").version
     assert findings(store) == []
+    assert store.audit_log("s", last=2) == lines[-2:]
+    assert store.audit_log("s", last=99) == lines
+    assert store.audit_log("s", last=0) == store.audit_log("never", last=1) == []
 
 
 def test_a_line_names_its_actor(store):
@@ -215,6 +220,40 @@ def test_closing_notes_the_last_reads(make_store, reopened, stores):
     assert findings(again) == []
 
 
+def test_reads_that_cannot_be_noted_fail_no_call(monkeypatch):
+    store = indelible.open("memory:", audit="reads", audit_key=KEY)
+    perform = store._backend.perform
+
+    def refuse_notes(op):
+        if isinstance(op, Audited) and op.change is None:
+            raise BusyError("not now")
+        return perform(op)
+
+    store.add_message("s", "user", "one")
+    for _ in range(100):
+        store.get_history("s")
+    monkeypatch.setattr(store._backend, "perform", refuse_notes)
+    assert store.add_message("s", "user", "two").positions == range(1, 2)
+    monkeypatch.undo()
+    assert changes(store) == ["append", "append", "read"]
+    store.close()
+    with pytest.raises(ClosedError):
+        store.get_history("s")
+    store.close()
+
+
+def test_a_repair_is_audited(tmp_path):
+    path = tmp_path / "agent.db"
+    with indelible.open(path, audit=True, audit_key=KEY) as store:
+        say(store, "s", "one", "two")
+    with apsw.Connection(str(path)) as file:
+        file.execute("UPDATE entry SET payload = x'00' WHERE id = (SELECT min(id) FROM entry)")
+    with indelible.open(path, audit=True, audit_key=KEY) as store:
+        store.repair("s")
+        assert changes(store) == ["append", "append", "quarantine", "repair"]
+        assert [what for what in findings(store) if "audit" in what] == []
+
+
 def test_the_key_may_be_in_the_environment(monkeypatch):
     monkeypatch.setenv("INDELIBLE_AUDIT_KEY", KEY.decode())
     with indelible.open("memory:", audit=True) as store:
@@ -228,6 +267,7 @@ def test_the_key_may_be_in_the_environment(monkeypatch):
         {"audit": True},
         {"audit": True, "audit_key": b"short"},
         {"audit": "writes", "audit_key": KEY},
+        {"audit": 0, "audit_key": KEY},
         {"audit_key": KEY},
         {"actor": "ana"},
         {"audit": True, "audit_key": KEY, "actor": "a" * 300},

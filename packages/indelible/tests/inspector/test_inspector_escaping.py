@@ -73,7 +73,7 @@ def evil(tmp_path_factory):
     """A store in which everything that a caller may choose is an attack."""
     url = str(tmp_path_factory.mktemp("evil") / "agent.db")
     session, data = EVIL, {EVIL: [EVIL, {EVIL: EVIL}]}
-    with indelible.open(url) as store:
+    with indelible.open(url, audit=True, audit_key=b"sixteen bytes at least", actor=EVIL) as store:
         message = ChatMessage(
             role=ROLE, content=EVIL, name=EVIL, metadata=data, tool_call_id=EVIL, extra=EVIL
         )

@@ -53,6 +53,19 @@ def test_a_session_shows_calls_with_their_results_and_what_is_hidden(reader):
     assert "1–4, 8–10" in page.text
 
 
+def test_a_session_shows_who_changed_it(tmp_path):
+    url = str(tmp_path / "agent.db")
+    with indelible.open(url, audit=True, audit_key=b"sixteen bytes at least", actor="ana") as store:
+        store.add_message("s", "user", "hello")
+        with indelible.actor("ben"):
+            store.clear("s")
+        lines = store.audit_log("s")
+    with running_inspector(url) as inspector:
+        page = inspector.get("/session", id="s").text
+    assert re.search(r"<b>ben</b> clear.*line 1.*<b>ana</b> append 1.*line 0", page, re.DOTALL)
+    assert lines[0].hash[:12] in page
+
+
 def test_a_session_as_it_was(reader):
     was = reader.get("/session", id=SESSION, at="0")
     assert positions(was) == [0, 1, 2, 4]

@@ -298,3 +298,27 @@ def test_an_upgraded_file_is_searched_before_it_is_indexed(path):
         assert {session for session, _ in found(store, "cat")} == {"s", "t", "new"}
         assert store.reindex().entries == 4
         assert {session for session, _ in found(store, "cat")} == {"s", "t", "new"}
+
+
+def test_unindexed_entries_between_scattered_sessions_do_not_count(tmp_path, monkeypatch):
+    """More sessions than have a range of row ids each."""
+    monkeypatch.setattr("indelible.core.index_search.SEARCH_ENTRIES_MAX", 200)
+    path = tmp_path / "agent.db"
+    with indelible.open(path, search=False) as store:
+        for number in range(300):
+            store.add_message(f"s{number}", "user", "tea")
+    with indelible.open(path) as store:
+        wanted = [f"s{number}" for number in range(0, 300, 2)]
+        hits = store.search("tea", sessions=wanted, k=300)
+        assert {hit.session_id for hit in hits} == set(wanted)
+
+
+def test_unindexed_entries_of_other_namespaces_do_not_count(tmp_path, monkeypatch):
+    monkeypatch.setattr("indelible.core.index_search.SEARCH_ENTRIES_MAX", 20)
+    path = tmp_path / "agent.db"
+    with indelible.open(path, namespace="other", search=False) as other:
+        for number in range(30):
+            other.add_message(f"s{number}", "user", "tea")
+    with indelible.open(path) as store:
+        store.add_message("late", "user", "tea")
+        assert [hit.session_id for hit in store.search("tea")] == ["late"]

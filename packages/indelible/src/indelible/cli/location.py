@@ -56,7 +56,7 @@ class Location:
     def open(self, *, creates: bool = False) -> indelible.MemoryStore:
         """Open the store, after `check`."""
         self.check(creates=creates)
-        audited = KEY_VARIABLE in os.environ
+        audited = bool(os.environ.get(KEY_VARIABLE))
         try:
             return indelible.open(
                 self.url,
@@ -64,7 +64,7 @@ class Location:
                 busy_timeout_s=self.busy_timeout_s,
                 timeout_s=self.timeout_s,
                 audit=audited,
-                actor=getpass.getuser() if audited else "",
+                actor=_find_user() if audited else "",
             )
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
@@ -123,3 +123,11 @@ def _find_file(url: str) -> Path | None:
         return None if path is None else path.expanduser()
     except RuntimeError as error:
         raise UsageError(f"cannot open {format_target(url)!r}: {error}") from None
+
+
+def _find_user() -> str:
+    """Return the name of who runs the command, or their number if the system knows no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

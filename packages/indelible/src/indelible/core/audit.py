@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +38,7 @@ from indelible.core.operations import (
     StoredLine,
 )
 from indelible.core.plan import Operation
-from indelible.errors import UsageError
+from indelible.errors import MemoryStoreError, UsageError
 
 # What a line calls a change; a change of the view has a name of its own.
 _NAMES: Final[dict[type[Operation[Any]], str]] = {
@@ -47,14 +48,14 @@ _NAMES: Final[dict[type[Operation[Any]], str]] = {
     DeleteSnapshot: "delete snapshot",
     SetMetadata: "set metadata",
     ShowStage: "create",
-    Quarantine: "repair",
+    Quarantine: "quarantine",
     EraseItem: "erase memory",
     Erase: "forget",
 }
 # Changes that leave the version of a session as it is; what has no name here changes its view.
 _KEPT_VERSION: Final = frozenset((*_NAMES.values(), "read")) - {"append", "rollback"}
 _READS: Final = (Read, ReadLog, FindItems)
-# After so many reads of a store, those of each session and actor are noted in one line.
+# Reads are written once this many are pending: one line for each session and actor.
 READS_MAX: Final = 100
 
 # Where the key is taken from if `open` is given none.
@@ -62,6 +63,8 @@ KEY_VARIABLE: Final = "INDELIBLE_AUDIT_KEY"
 # As long as a key that cannot be guessed must be, if it is random.
 KEY_BYTES_MIN: Final = 16
 ACTOR_CHARS_MAX: Final = 200
+
+_LOGGER: Final = logging.getLogger("indelible.audit")
 
 _actor: ContextVar[str | None] = ContextVar("indelible_actor", default=None)
 
@@ -125,7 +128,7 @@ def find_wrong_line(key: bytes, session: str, lines: Sequence[StoredLine]) -> in
 
 def build_audit(asked: object, key: bytes | None, default_actor: object) -> Audit | None:
     """Check the options of an audit; None if there is to be none."""
-    if asked not in (True, False, "reads"):
+    if not (isinstance(asked, bool) or asked == "reads"):
         raise UsageError(f'audit is True, False or "reads", not {asked!r}', value=asked)
     if asked is False:
         if key is not None or default_actor:
@@ -172,6 +175,7 @@ class Audit:
     with_reads: bool
     # Session and actor of each read that was not noted yet. Threads share it.
     _reads: deque[tuple[str, str]] = field(default_factory=deque, repr=False)
+    _process: int = field(default_factory=os.getpid, repr=False)
 
     def wrap(self, perform: Callable[[Operation[Any]], Any]) -> Callable[[Operation[Any]], Any]:
         """Return what performs operations, and with those that change a session adds a line."""
@@ -183,9 +187,13 @@ class Audit:
 
         return perform_audited
 
-    def take_reads(self, *, least: int = READS_MAX) -> list[Audited[None]]:
+    def take_reads(self, *, least: int) -> list[Audited[None]]:
         """Return the lines for reads that were not noted yet, if they are so many."""
         due: Counter[tuple[str, str]] = Counter()
+        if self._process != os.getpid():
+            # A forked child: its parent notes these.
+            self._reads.clear()
+            self._process = os.getpid()
         if len(self._reads) >= least:
             with suppress(IndexError):
                 while True:
@@ -194,6 +202,13 @@ class Audit:
             Audited(None, session, name, "read", count, self.key)
             for (session, name), count in due.items()
         ]
+
+    def put_back(self, line: Audited[None], error: MemoryStoreError) -> None:
+        """Let reads be noted later that could not be noted now; drop them if that cannot help."""
+        if error.retryable and error.landed == "no":
+            self._reads.extend([(line.session, line.actor)] * line.count)
+        else:
+            _LOGGER.warning("a line of reads was not written: %s", type(error).__name__)
 
     def _add_line(self, op: Operation[Any]) -> Operation[Any]:
         if isinstance(op, ChangeView):

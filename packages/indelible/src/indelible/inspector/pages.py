@@ -32,6 +32,8 @@ SESSIONS_PAGE: Final = 50
 ENTRIES_PAGE: Final = 50
 MEMORIES_PAGE: Final = 50
 HITS_PAGE: Final = 20
+# Newest lines of an audit.
+AUDIT_PAGE: Final = 50
 # Sessions that a filter looks at for one page; the page offers to go on behind them.
 SCAN_MAX: Final = 1000
 # Entries that are read around a page: results of its calls, and calls of its results.
@@ -125,6 +127,7 @@ class Pages:
             "moment": moment,
             "step": moments.index(moment),
             "history": [each for each in reversed(moments) if each.change or each.snapshot],
+            "audit": (await self.store.audit_log(session, last=AUDIT_PAGE))[::-1],
             "is_now": moment.id == NOW,
             "is_live": moment.id == NOW and before == moment.end,
             "page": rows,

@@ -98,6 +98,7 @@ class MemoryBackend:
         with self._lock:
             self._closed = True
             self._database.sessions.clear()
+            self._database.audit.clear()
 
 
 class AsyncMemoryBackend:

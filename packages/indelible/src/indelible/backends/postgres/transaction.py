@@ -567,10 +567,14 @@ class PostgresTransaction(Transaction):
     # Audit
 
     async def insert_audit_line(self, session: str, line: StoredLine) -> None:
-        await Do(
-            "INSERT INTO indelible.audit VALUES ($1, $2, $3, $4, $5)",
+        # Where there is no session yet, no lock keeps others from writing the same line.
+        rows = await Sql(
+            "INSERT INTO indelible.audit VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
+            " RETURNING number",
             (self._context.namespace, session.encode(), *line),
         )
+        if not rows:
+            raise BusyError(f"another writer changed session {session!r} at this very moment")
 
     async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = (

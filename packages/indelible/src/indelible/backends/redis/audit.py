@@ -48,24 +48,17 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
     lost: BaseException | None = None
     change: Operation[Any] | None = op.change
     while True:
-        count, newest = yield from _read_newest(context, op.session)
-        if isinstance(change, Erase):
-            # A damaged session can be erased; its version is not known then.
-            version, now_ms = "", (yield from _read_time_ms(context, op.session))
-        else:
-            head, _, _ = yield from read_parts(context, op.session, checks="head")
-            version, now_ms = head.version, head.now_ms
-        line = audit.build_line(op, newest, now_ms, version)
-        audited = context.copy_with((version, count, f"{line.hash} {line.text}"))
         try:
-            if change is None:
-                yield from call_script(context, audited.write("note", op.session))
-                return None
-            result: Any = yield from HANDLERS.plan(audited, change)
+            result = yield from _perform_once(context, op, change)
         except AuditMovedError as moved:
             lost = lost or moved.lost
             if lost is not None and isinstance(change, Append):
                 change = replace(change, fresh=False)
+        except MemoryStoreError:
+            if lost is None:
+                raise
+            # This attempt wrote nothing, but an earlier one may have.
+            raise build_unknown_error(lost, shown=context.shown) from lost
         else:
             resent = lost is not None and isinstance(result, AppendResult)
             return cast(R, result._replace(resent=True) if resent else result)
@@ -73,6 +66,25 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
         if wait_s is None:
             raise _build_moved_error(context, op.session, lost)
         yield Wait(wait_s)
+
+
+def _perform_once(
+    context: RedisContext, op: Audited[Any], change: Operation[Any] | None
+) -> Plan[Any]:
+    count, newest = yield from _read_newest(context, op.session)
+    if isinstance(change, Erase):
+        # A damaged session can be erased; its version is not known then.
+        version, now_ms = "", (yield from _read_time_ms(context, op.session))
+    else:
+        head, _, _ = yield from read_parts(context, op.session, checks="head")
+        version, now_ms = head.version, head.now_ms
+    line = audit.build_line(op, newest, now_ms, version)
+    audited = context.copy_with((version, count, f"{line.hash} {line.text}"))
+    if change is not None:
+        return (yield from HANDLERS.plan(audited, change))
+    # Sent again, it would be a second line.
+    yield from call_script(context, audited.write("note", op.session, repeatable=False))
+    return None
 
 
 def _build_moved_error(

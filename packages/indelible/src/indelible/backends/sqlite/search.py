@@ -26,7 +26,9 @@ _FIND: Final = "SELECT rowid FROM entry_text WHERE entry_text MATCH ? AND rowid 
 _COUNT: Final = f"SELECT count(*) FROM ({_FIND} LIMIT ?)"
 _COUNT_ENTRIES: Final = "SELECT count(*) FROM entry_text_docsize WHERE id >= ? AND id < ?"
 _SESSIONS: Final = "SELECT number, name FROM session WHERE namespace = ?"
-_UNINDEXED: Final = "SELECT entry FROM unindexed WHERE entry >= ? AND entry < ? LIMIT ?"
+_UNINDEXED: Final = """
+    SELECT entry FROM unindexed WHERE entry >> 32 IN (SELECT number FROM session WHERE namespace = ?
+        AND (?2 IS NULL OR number IN (SELECT value FROM json_each(?2)))) LIMIT ?3"""
 _VECTORS: Final = """
     SELECT vector, entry FROM entry_vector WHERE entry >= ? AND entry < ? AND embedder = ?"""
 # By sqlite-vec. A vector of zeros has no distance.
@@ -112,8 +114,8 @@ def _is_within(entry_id: int, scope: SearchScope) -> bool:
 
 def find_unindexed(db: SqliteConnection, scope: SearchScope, limit: int) -> list[int]:
     """Find entries that the indexes lack."""
-    found = (row for span in _choose_spans(scope) for row in db.execute(_UNINDEXED, (*span, limit)))
-    return [entry_id for (entry_id,) in found if _is_within(entry_id, scope)]
+    numbers = None if scope.names is None else json.dumps([*scope.names])
+    return [entry for (entry,) in db.execute(_UNINDEXED, (db.namespace, numbers, limit))]
 
 
 def find_nearest(

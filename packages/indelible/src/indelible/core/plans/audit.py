@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from indelible.core import audit
 from indelible.core.clock import to_datetime
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.core.operations import ReadAudit, ReadHead, StoredLine
 from indelible.core.plan import Plan, perform
+from indelible.core.plans.read import check_count
 from indelible.core.settings import check_session_id
 from indelible.errors import FormatError
 from indelible.model import AuditLine
 
+# How often a session is read again that is being changed.
+_ATTEMPTS_MAX: Final = 5
 
-def read_lines(session: str) -> Plan[list[StoredLine]]:
-    """Read all lines of a session, page by page."""
+
+def read_lines(session: str, start: int = 0) -> Plan[list[StoredLine]]:
+    """Read the lines of a session from a number on, page by page."""
     lines: list[StoredLine] = []
     while True:
-        page = yield from perform(ReadAudit(session, len(lines), PAGE_ENTRIES_MAX))
+        page = yield from perform(ReadAudit(session, start + len(lines), PAGE_ENTRIES_MAX))
         lines += page
         if len(page) < PAGE_ENTRIES_MAX:
             return lines
 
 
-def read_audit_log(session_id: str) -> Plan[list[AuditLine]]:
-    """Read the audit of a session."""
+def read_audit_log(session_id: str, *, last: int | None) -> Plan[list[AuditLine]]:
+    """Read the audit of a session, or its newest lines."""
     session = check_session_id(session_id)
-    return [_build_line(session, line) for line in (yield from read_lines(session))]
+    count, start = check_count(last, "last"), 0
+    if count is not None:
+        newest = yield from perform(ReadAudit(session, None, 1))
+        start = max(0, newest[0].number + 1 - count) if newest else 0
+    return [_build_line(session, line) for line in (yield from read_lines(session, start))]
 
 
 def _build_line(session: str, line: StoredLine) -> AuditLine:
@@ -51,7 +61,7 @@ def _build_line(session: str, line: StoredLine) -> AuditLine:
 
 def find_problems(session: str, key: bytes, head: str | None) -> Plan[list[str]]:
     """Return what is wrong with the audit of a session: as a chain, and compared with a hash."""
-    lines = yield from read_lines(session)
+    lines, version = yield from _read_stable(session)
     problems: list[str] = []
     wrong = audit.find_wrong_line(key, session, lines)
     if wrong is not None:
@@ -59,7 +69,7 @@ def find_problems(session: str, key: bytes, head: str | None) -> Plan[list[str]]
             f"line {wrong} of its audit was changed, moved or not written with this key; the lines"
             " before it are as they were written"
         )
-    elif (between := (yield from _find_unaudited(session, lines))) is not None:
+    elif (between := _find_unaudited(lines, version)) is not None:
         problems.append(
             f"it was changed after line {between} of its audit by a store that was opened without"
             " audit"
@@ -72,17 +82,28 @@ def find_problems(session: str, key: bytes, head: str | None) -> Plan[list[str]]
     return problems
 
 
-def _find_unaudited(session: str, lines: list[StoredLine]) -> Plan[int | None]:
+def _read_stable(session: str) -> Plan[tuple[list[StoredLine], str | None]]:
+    """Read all lines and the version behind them; None for that if others keep adding lines."""
+    for _ in range(_ATTEMPTS_MAX):
+        lines = yield from read_lines(session)
+        head = yield from perform(ReadHead(session))
+        newest = yield from perform(ReadAudit(session, None, 1))
+        if not newest or newest[0].number < len(lines):
+            return lines, head.version
+    return lines, None
+
+
+def _find_unaudited(lines: list[StoredLine], version: str | None) -> int | None:
     """Return the first line after which the session was changed without a line."""
-    if not lines:
-        return None
     contents = [audit.parse_line(line) for line in lines]
-    head = yield from perform(ReadHead(session))
-    following = [content.version for content in contents[1:]] + [head.version]
-    for number, (content, version) in enumerate(zip(contents, following, strict=True)):
+    following = [content.version for content in contents[1:]]
+    if version is not None:
+        following.append(version)
+    # Without a version, nothing follows the newest line.
+    for number, (content, after) in enumerate(zip(contents, following, strict=False)):
         predicted = audit.predict_version(content)
         # A session that has expired since is `new`, or says so in its version; a line that
         # removes it names none.
-        if predicted is not None and version not in (predicted, f"{predicted}!", "new", ""):
+        if predicted is not None and after not in (predicted, f"{predicted}!", "new", ""):
             return number
     return None

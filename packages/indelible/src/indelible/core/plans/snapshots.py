@@ -154,7 +154,7 @@ def fork(
     frozen = head.freeze(extents)
     page = yield from perform(Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT))
     first, shown = None, None
-    if page.rows and all(row.kind in _REFERRING for row in page.rows):
+    if any(row.kind in _REFERRING for row in page.rows):
         first, shown = head.born, view.build_view(extents, extents[-1][1])
     stage = yield from perform(BeginStage(target, session, ttl_s, first))
     moved: list[int] = []
