@@ -66,12 +66,16 @@ CALLS = {
 }
 
 
+def _find_own(store):
+    """Return the store itself; an async one may have a blocking face."""
+    return vars(store).get("_store", store)
+
+
 def _with_embedder(store):
     def embed(text):
         return [float(len(text)), 0.0]
 
-    # An async store may have a blocking face.
-    own = vars(store).get("_store", store)
+    own = _find_own(store)
     own._settings = dataclasses.replace(own._settings, embedder=to_embedder(embed))
     return store
 
@@ -109,8 +113,12 @@ def prepare_session(store, session, verb):
 def every_verb(store):
     """Call every verb, many of them with what they should return."""
     _every_verb_of_sessions(store)
+    own = _find_own(store)
+    settings = own._settings
     for verb, call in CALLS.items():
         call(store, f"{verb}-s", prepare_session(store, f"{verb}-s", verb))
+    # Without the embedder that one of them needed.
+    own._settings = settings
 
 
 def _every_verb_of_sessions(store):
