@@ -108,7 +108,7 @@ def test_the_tests_of_all_incidents_are_green_on_every_backend(engine, tmp_path)
     try:
         for name in INCIDENTS:
             found = replay_lines(load_trace(EXAMPLES / name / f"test_{name}.jsonl"), subject)
-            assert found.verdict == "FIXED", (name, found.told)
+            assert found.verdict == "FIXED", f"{name}: {found.told}"
     finally:
         subject.close()
 
