@@ -16,6 +16,7 @@ from indelible import AsyncMemoryStore, Durability, MemoryStore
 from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions, checksums
 from indelible.backends.sqlite.connection import BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK
 from indelible.backends.sqlite.database import Database
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
 
@@ -203,13 +204,14 @@ def forging(path: Path) -> Iterator[apsw.Connection]:
     """A connection that writes every checksum anew at the end: damage that none of them shows."""
     with beside(path) as file:
         checksums.register(file)
+        file.create_scalar_function("entry_checksum", compute_entry_checksum)
         yield file
         for table, fields in checksums.FIELDS.items():
             file.execute(f"UPDATE {table} SET checksum = row_checksum({fields})")
         file.execute(
-            "UPDATE entry SET checksum = (SELECT entry_checksum(namespace, name, entry.payload,"
-            " entry.id & 4294967295, entry.written_at, entry.deadline, entry.generation,"
-            " entry.batch_size) FROM session WHERE number = entry.id >> 32)"
+            "UPDATE entry SET checksum = (SELECT entry_checksum(session_salt(namespace, name),"
+            " entry.payload, entry.id & 4294967295, entry.written_at, entry.deadline,"
+            " entry.generation, entry.batch_size) FROM session WHERE number = entry.id >> 32)"
             " WHERE id >> 32 IN (SELECT number FROM session)"
         )
 

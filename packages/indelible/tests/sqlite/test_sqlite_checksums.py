@@ -104,7 +104,7 @@ def test_an_entry_of_another_session_is_said(file, opened):
         f"DELETE FROM entry WHERE id = {AT['s'] + 2}",
         f"UPDATE entry SET id = {AT['s'] + 2} WHERE id = {AT['other'] + 2}",
         f"INSERT INTO entry SELECT {AT['other'] + 2}, kind, written_at, deadline, batch_size,"
-        " generation, keep, NULL, call_ids, answer_ids, payload, checksum FROM entry"
+        " generation, keep, NULL, call_ids, answer_ids, checksum, payload FROM entry"
         f" WHERE id = {AT['other'] + 3}",
     )
     with pytest.raises(CorruptEntryError) as caught:

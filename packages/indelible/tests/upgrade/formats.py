@@ -32,7 +32,7 @@ def opened(path, world=None, **options):
     return indelible.open(path, clock=world.clock, ids=world.ids, **options)
 
 
-def format_6(path):
+def format_1(path):
     """Everything that a store can hold."""
     with opened(path) as store:
         _with_a_past(store)

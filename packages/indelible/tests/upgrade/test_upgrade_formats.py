@@ -7,6 +7,7 @@ import hashlib
 import sqlite3
 from contextlib import closing
 
+import apsw
 import formats
 import pytest
 
@@ -14,7 +15,7 @@ from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
 from tests.support.wait import wait_until
 
-BUILDERS = {6: formats.format_6}
+BUILDERS = {1: formats.format_1}
 EXPECTED = {
     "sessions": ["ana", "ana-again", "edge %_*?:/'\"", "for ever", "tools", "vacuumed"],
     "status": "expired",
@@ -23,12 +24,12 @@ EXPECTED = {
     "metadata": {"language": "pt", "nested": {"a": [1, None]}},
     "snapshots": ["first", "second"],
     "calls": [("call-1", "done"), ("call-2", "dangling")],
-    "memories": [],
+    "memories": ["Ana drinks tea."],
     "summaries": ["All is well."],
     "edge": "\u202enul \x00 and 🙂",
     "vacuumed": ["4", "5"],
     "found": [1],
-    "audit": [],
+    "audit": [("ana", "append"), ("ana", "forget")],
     "ok": True,
 }
 
@@ -38,18 +39,6 @@ def path(request, snapshot_db):
     """A copy of a file of each format; the newest can still be built."""
     build = BUILDERS[FORMAT] if request.param == FORMAT else None
     return snapshot_db(f"format_{request.param}", build=build)
-
-
-@pytest.fixture
-def expected(request):
-    """What is in a file of each format: the first ones had no memories, and no audits."""
-    number = request.node.callspec.params["path"]
-    memories = {"memories": ["Ana drinks tea."]} if number >= 3 else {}
-    return (
-        EXPECTED
-        | memories
-        | ({"audit": [("ana", "append"), ("ana", "forget")]} if number >= 6 else {})
-    )
 
 
 def test_there_is_a_golden_for_each_format(path):
@@ -69,22 +58,22 @@ def test_the_newest_format_is_what_the_code_writes(snapshot_db):
     snapshot_db.assert_matches(f"format_{FORMAT}", ignore=times)
 
 
-def test_everything_in_it_is_read(path, run_in_process, expected):
-    assert run_in_process(formats.contents, path) == expected
+def test_everything_in_it_is_read(path, run_in_process):
+    assert run_in_process(formats.contents, path) == EXPECTED
 
 
-def test_every_snapshot_can_be_rolled_back_to_and_stays(path, run_in_process, expected):
+def test_every_snapshot_can_be_rolled_back_to_and_stays(path, run_in_process):
     shown, same, whole = run_in_process(formats.roll_back_everything, path)
     assert shown == [("ana", "first", 2), ("ana", "second", 4), ("tools", None, 5)]
     assert same
     assert whole
     found = run_in_process(formats.contents, path)
-    assert found == {**expected, "snapshots": ["first", "second", "now"]}
+    assert found == {**EXPECTED, "snapshots": ["first", "second", "now"]}
 
 
-def test_a_retry_from_before_the_upgrade_is_known(path, run_in_process, expected):
+def test_a_retry_from_before_the_upgrade_is_known(path, run_in_process):
     assert run_in_process(formats.retry, path) is True
-    assert run_in_process(formats.contents, path) == expected
+    assert run_in_process(formats.contents, path) == EXPECTED
 
 
 def test_reading_changes_no_stored_row(path, run_in_process, snapshot_db, request):
@@ -93,9 +82,9 @@ def test_reading_changes_no_stored_row(path, run_in_process, snapshot_db, reques
         snapshot_db.assert_matches(f"format_{FORMAT}", path)
 
 
-def test_the_next_format_migrates_it_and_keeps_all(path, run_in_process, tmp_path, expected):
+def test_the_next_format_migrates_it_and_keeps_all(path, run_in_process, tmp_path):
     script = "CREATE TABLE news (a); INSERT INTO news VALUES (1);"
-    assert run_in_process(formats.migrate, path, tmp_path, script) == expected
+    assert run_in_process(formats.migrate, path, tmp_path, script) == EXPECTED
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (FORMAT + 1,)
         assert db.execute("SELECT * FROM news").fetchall() == [(1,)]
@@ -109,17 +98,17 @@ BROKEN = [
 
 @pytest.mark.parametrize("script", BROKEN, ids=["at the end", "after deleting"])
 def test_a_migration_that_fails_leaves_every_byte_as_it_was(
-    path, run_in_process, tmp_path, script, expected
+    path, run_in_process, tmp_path, script
 ):
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(MemoryStoreError):
         run_in_process(formats.migrate, path, tmp_path, script)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
-    assert run_in_process(formats.contents, path) == expected
+    assert run_in_process(formats.contents, path) == EXPECTED
 
 
 def test_a_migration_that_is_killed_leaves_a_file_that_works(
-    path, start_in_process, run_in_process, tmp_path, expected
+    path, start_in_process, run_in_process, tmp_path
 ):
     endless = (
         "DELETE FROM snapshot; CREATE TABLE news AS WITH RECURSIVE n (i) AS"
@@ -130,65 +119,27 @@ def test_a_migration_that_is_killed_leaves_a_file_that_works(
     log = path.with_name(f"{path.name}-wal")
     wait_until(lambda: log.exists() and log.stat().st_size > 100_000)
     assert migrating.kill() == -9
-    assert run_in_process(formats.contents, path) == expected
-
-
-# What code of format 1 does first to find a session, to append to one that it knows, and to one
-# that it has just looked at.
-STATEMENTS_OF_FORMAT_1 = [
-    """SELECT number, (SELECT id + batch FROM entry WHERE id >= number << 32
-        AND id < (number + 1) << 32 AND batch > 0 ORDER BY id DESC LIMIT 1)
-    FROM session WHERE namespace = '' AND name = 'ana'""",
-    """INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch, generation, keep, key,
-        opens, answers, payload)
-    SELECT (number << 32) + 100, 1, 0, NULL, 1, generation, 0, NULL, NULL, NULL, x'00'
-    FROM session WHERE name = 'ana'""",
-    """INSERT INTO entry (id, kind, written_at, deadline, batch, generation, keep, key, opens,
-        answers, payload) VALUES (1, 1, 0, NULL, 1, 0, 0, NULL, NULL, NULL, x'00')""",
-]
-
-
-def test_code_of_format_1_that_has_the_file_open_cannot_write_past_the_checksums(
-    snapshot_db, run_in_process
-):
-    path = snapshot_db("format_1")
-    with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        for statement in STATEMENTS_OF_FORMAT_1:
-            old.execute("BEGIN")
-            old.execute(statement)
-            old.execute("ROLLBACK")
-        assert run_in_process(formats.contents, path) == EXPECTED
-        for statement in STATEMENTS_OF_FORMAT_1:
-            with pytest.raises(sqlite3.OperationalError, match="batch"):
-                old.execute(statement)
     assert run_in_process(formats.contents, path) == EXPECTED
 
 
-# Every append of the code of formats 3 and 4.
-APPENDS = {
-    number: f"""
-    INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
-        {answers}, payload, checksum) VALUES (1, 1, 0, NULL, 1, 0, 0, NULL, NULL, NULL, x'00', 0)"""
-    for number, answers in ((3, "answers"), (4, "answer_ids"))
-}
+def test_code_that_has_the_file_open_cannot_write_past_a_migration(path, run_in_process):
+    """A migration that older code must not write past renames a column of every append."""
+    with formats.opened(path) as store:
+        store.add_message("ana", "user", "before the migration")
+        before = store.get_history("ana")
+        with closing(apsw.Connection(str(path))) as newer:
+            newer.execute("ALTER TABLE entry RENAME COLUMN batch_size TO entries")
+        with pytest.raises(MemoryStoreError) as refused:
+            store.add_message("ana", "user", "after it")
+        assert refused.value.landed == "no"
+        with closing(apsw.Connection(str(path))) as newer:
+            newer.execute("ALTER TABLE entry RENAME COLUMN entries TO batch_size")
+        assert store.get_history("ana") == before
+    assert run_in_process(formats.contents, path)["ok"]
 
 
-@pytest.mark.parametrize("number", APPENDS)
-def test_older_code_that_has_the_file_open_cannot_write_past_the_indexes(
-    snapshot_db, run_in_process, number
-):
-    path = snapshot_db(f"format_{number}")
-    with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.execute("BEGIN")
-        old.execute(APPENDS[number])
-        old.execute("ROLLBACK")
-        run_in_process(formats.contents, path)
-        with pytest.raises(sqlite3.OperationalError, match="no column named opens"):
-            old.execute(APPENDS[number])
-
-
-def test_reindex_completes_the_index_of_an_upgraded_file(path, run_in_process, expected):
-    assert run_in_process(formats.contents, path) == expected
+def test_reindex_completes_the_index_of_a_file(path, run_in_process):
+    assert run_in_process(formats.contents, path) == EXPECTED
     added = run_in_process(formats.reindex, path)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM unindexed").fetchone() == (0,)
@@ -198,23 +149,4 @@ def test_reindex_completes_the_index_of_an_upgraded_file(path, run_in_process, e
         ((version,),) = db.execute("SELECT value FROM about WHERE name = 'oldest_format'")
         assert added in (0, entries)
         assert version == FORMAT
-    assert run_in_process(formats.contents, path) == expected
-
-
-def test_a_file_of_format_1_has_every_checksum_once_it_was_opened(snapshot_db, run_in_process):
-    path = snapshot_db("format_1")
-    with closing(sqlite3.connect(path)) as db, db:
-        # This is the only table without a row there.
-        db.execute(
-            "INSERT INTO journal (session, life, operation, change, changed_at, generation, 'end',"
-            " tail_before, tail_after, extents_before, extents_after)"
-            " SELECT number, life, 'none', 'trim', 1, generation, tail, tail, tail, extents,"
-            " extents FROM session WHERE name = 'ana'"
-        )
     assert run_in_process(formats.contents, path) == EXPECTED
-    with closing(sqlite3.connect(path)) as db:
-        for table in ("entry", "session", "snapshot", "journal", "kept_key"):
-            ((rows, without),) = db.execute(f"SELECT count(*), sum(checksum = 0) FROM {table}")
-            assert rows > 0
-            assert without == 0
-        assert db.execute("SELECT value FROM about").fetchall() == [(FORMAT,)]

@@ -55,12 +55,6 @@ def register(db: apsw.Connection) -> None:
         "row_checksum": checksums.compute_row_checksum,
         "session_salt": checksums.compute_session_salt,
         "content_checksum": checksums.parse_content_checksum,
-        "entry_checksum": _entry_checksum,
     }
     for name, function in functions.items():
         db.create_scalar_function(name, function, deterministic=True)
-
-
-def _entry_checksum(namespace: str, name: str, payload: bytes, *place: int | None) -> int:
-    salt = checksums.compute_session_salt(namespace, name)
-    return checksums.compute_entry_checksum(salt, payload, *place)

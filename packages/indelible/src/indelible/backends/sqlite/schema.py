@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import apsw
 
-from indelible.backends.sqlite import checksums
 from indelible.backends.sqlite.connection import (
     BEGIN_READ,
     BEGIN_WRITE,
@@ -35,7 +34,7 @@ from indelible.errors import (
 )
 
 APPLICATION_ID = 0x696E646C  # "indl"
-FORMAT = 6
+FORMAT = 1
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 # The parts of SQL text that whitespace and comments are told from. These are SQLite's own spaces.
@@ -166,7 +165,6 @@ def build_schema(version: int) -> frozenset[SchemaObject]:
     """Build the schema that the migrations up to a format create."""
     db = apsw.Connection(":memory:")
     try:
-        checksums.register(db)
         for number in range(1, version + 1):
             db.execute(_read_migration(number))
         rows: Rows = db.execute(_SCHEMA).fetchall()
