@@ -97,9 +97,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("script", BROKEN, ids=["at the end", "after deleting"])
-def test_a_migration_that_fails_leaves_every_byte_as_it_was(
-    path, run_in_process, tmp_path, script
-):
+def test_a_migration_that_fails_leaves_every_byte_as_it_was(path, run_in_process, tmp_path, script):
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(MemoryStoreError):
         run_in_process(formats.migrate, path, tmp_path, script)
