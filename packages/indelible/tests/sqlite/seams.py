@@ -15,7 +15,7 @@ import apsw
 from indelible import AsyncMemoryStore, Durability, MemoryStore
 from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions, checksums
 from indelible.backends.sqlite.connection import BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK
-from indelible.backends.sqlite.database import Database
+from indelible.backends.sqlite.database import SqliteDatabase
 from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
 
@@ -131,9 +131,9 @@ def awaited(path: Path, **given: Any) -> AsyncMemoryStore:
     return AsyncMemoryStore(AsyncSqliteBackend(options(path, **given)), Settings())
 
 
-def database_of(store: Any) -> Database:
+def database_of(store: Any) -> SqliteDatabase:
     """What stands behind a store."""
-    database: Database = store._backend._database
+    database: SqliteDatabase = store._backend._database
     return database
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indelible.backends.sqlite.connection import SqliteOptions
-from indelible.backends.sqlite.database import Database
+from indelible.backends.sqlite.database import SqliteDatabase
 from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend
 
 
@@ -11,11 +11,11 @@ class SqliteBackend(EmbeddedBackend):
     """Performs operations on a SQLite file, blocking."""
 
     def __init__(self, options: SqliteOptions) -> None:
-        super().__init__(Database(options))
+        super().__init__(SqliteDatabase(options))
 
 
 class AsyncSqliteBackend(AsyncEmbeddedBackend):
     """Performs operations on a SQLite file, async."""
 
     def __init__(self, options: SqliteOptions) -> None:
-        super().__init__(Database(options))
+        super().__init__(SqliteDatabase(options))
