@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
+from indelible import connect
+from indelible.connect import Storage
 from memory_contract.faults.servers.postgres import PostgresServer
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support.valkey_cluster import PRIMARIES, ValkeyCluster
@@ -69,20 +72,20 @@ class Memory(Engine):
         return "memory:"
 
 
-class Sqlite(Engine):
+class File(Engine):
     """One file for each chunk, synced at each commit."""
 
-    name = "sqlite"
     writers = 2
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, name: str) -> None:
+        self.name = name
         self._folder = folder
 
     def open(self, chunk: int) -> str:
         """A fresh file."""
         self._files = self._folder / f"chunk-{chunk}"
         self._files.mkdir(parents=True)
-        return f"sqlite:///{self._files}/agent.db"
+        return f"{self.name}:///{self._files}/agent.db"
 
     def discard(self) -> None:
         """Remove the file."""
@@ -185,7 +188,11 @@ def _empty(server: ValkeyServer) -> None:
 
 ENGINES: Final[dict[str, Callable[[Path], Engine]]] = {
     "memory": lambda _: Memory(),
-    "sqlite": Sqlite,
+    **{
+        engine.name: partial(File, name=engine.name)
+        for engine in connect.ENGINES
+        if engine.storage is Storage.FILE
+    },
     "redis": Redis,
     "cluster": Cluster,
     "postgres": Postgres,

@@ -3,9 +3,7 @@
 import pytest
 
 from tests.support import redis_cluster
-from tests.support.stores import EMBEDDED, ENGINES, empty_url
-
-SERVERS = [*(engine for engine in ENGINES if engine not in EMBEDDED), "cluster"]
+from tests.support.stores import ENGINES, SERVERS, empty_url
 
 
 @pytest.fixture
@@ -14,18 +12,13 @@ def cluster():
     return redis_cluster.running()
 
 
-def _url(engine, folder):
-    url = empty_url(engine, folder)
-    return f"sqlite:///{url}" if engine == "sqlite" else url
-
-
-@pytest.fixture(params=[*EMBEDDED, *SERVERS])
+@pytest.fixture(params=[*ENGINES, "cluster"])
 def url(request, tmp_path):
     """Where an engine is; what has no server is a file in a folder of its own."""
-    return _url(request.param, tmp_path)
+    return empty_url(request.param, tmp_path)
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=[*SERVERS, "cluster"])
 def server_url(request, tmp_path):
     """Where a server is."""
-    return _url(request.param, tmp_path)
+    return empty_url(request.param, tmp_path)

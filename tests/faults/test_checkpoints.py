@@ -17,11 +17,8 @@ from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import build_final_files, build_images, write_files
 from memory_contract.workers.pool import WorkerLost, WorkerPool
-from tests.support import postgres_server, redis_server, stores
+from tests.support import postgres_server, stores
 from tests.support.crash_points import CrashPoints
-
-ENGINES = [engine for engine in stores.ENGINES if engine != "memory"]
-SERVERS = {"redis": redis_server.emptied, "postgres": postgres_server.emptied_database}
 
 
 def call(worker, method, *arguments):
@@ -31,10 +28,10 @@ def call(worker, method, *arguments):
 def build_url(engine, folder):
     if engine == "postgres":
         return postgres_server.fresh_database()
-    return f"sqlite:///{folder}/agent.db" if engine == "sqlite" else SERVERS[engine]()
+    return stores.empty_url(engine, folder)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=stores.PERSISTENT)
 def start(request, tmp_path):
     """Start a fresh process with a saver, which can be told to die."""
     engine = request.param
@@ -101,9 +98,9 @@ def test_who_dies_leaves_all_of_a_step_or_nothing(start, verb):
 
 
 @pytest.mark.parametrize("verb", ["put", "put_writes"])
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", stores.SERVERS)
 def test_a_step_whose_reply_is_lost_is_stored_once(server, verb):
-    url = SERVERS[server]()
+    url = stores.SERVERS[server]()
     with Proxy(url) as proxy, indelible.open(proxy.url, timeout_s=60) as store:
         saver = IndelibleSaver(store)
         for number in range(1, PREPARED + 1):

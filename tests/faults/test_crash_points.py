@@ -16,7 +16,7 @@ from memory_contract.workers.pool import WorkerLost, WorkerPool
 from tests.support import postgres_server, stores
 from tests.support.crash_points import CrashPoints
 
-ENGINES = (*(engine for engine in stores.ENGINES if engine != "memory"), "cluster")
+ENGINES = (*stores.PERSISTENT, "cluster")
 # The label of the snapshot of a prepared session.
 KEPT = "kept"
 SHOWN_BY_SNAPSHOT = [*(f"message {n}" for n in range(4)), "and", "so"]
@@ -56,8 +56,6 @@ def places(tmp_path_factory, request):
                 return postgres_server.fresh_database()
             case "cluster":
                 return request.getfixturevalue("cluster_url")
-            case "sqlite":
-                return f"sqlite:///{tmp_path_factory.mktemp('walk')}/agent.db"
         return stores.empty_url(engine, tmp_path_factory.mktemp("walk"))
 
     return place

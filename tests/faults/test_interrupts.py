@@ -11,10 +11,11 @@ import indelible
 from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
-from indelible.backends.sqlite.driver import SqliteBackend
+from indelible.backends.sqlite import SqliteDatabase
+from indelible.core.embedded import EmbeddedBackend
 from tests.support import postgres_server
 from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
-from tests.support.stores import EMBEDDED, ENGINES, empty_url
+from tests.support.stores import EMBEDDED, ENGINES, PERSISTENT, empty_url, unsynced
 from tests.support.wait import wait_until
 
 SOAK = "INDELIBLE_SOAK" in os.environ
@@ -39,8 +40,8 @@ def place_of(engine, folder):
 
 @pytest.fixture
 def store(engine, tmp_path):
-    more = {"durability": "process"} if engine == "sqlite" else {}
-    opened = indelible.open(place_of(engine, tmp_path), **options_of(engine), **more)
+    url = place_of(engine, tmp_path)
+    opened = indelible.open(url, **options_of(engine), **unsynced(url))
     yield opened
     Thread("closing").run(opened.close)
 
@@ -67,8 +68,8 @@ def contents(store, session):
 def slots_held(store):
     """How many slots are taken, while no call is under way."""
     match backend := store._backend:
-        case SqliteBackend():
-            leased = [backend._database.readers._slots]
+        case EmbeddedBackend(_database=SqliteDatabase(readers=readers)):
+            leased = [readers._slots]
         case RedisBackend():
             leased = [each.slots for each in backend.find_servers().channels.values()]
         case PostgresBackend():
@@ -120,7 +121,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {"sqlite": "write", "redis": "_exchange", "postgres": "_send_group"}
+LEADS = {**dict.fromkeys(EMBEDDED, "write"), "redis": "_exchange", "postgres": "_send_group"}
 FOLLOWERS = 3
 
 
@@ -138,21 +139,16 @@ def holding(engine, store, monkeypatch):
         return perform
 
     match engine:
-        case "sqlite":
-            batcher = backend._batcher
-            waiting = lambda: batcher._waiting  # noqa: E731
-            monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case "redis":
             batcher = backend.find_servers().channels["", True].batcher
-            waiting = lambda: batcher._waiting  # noqa: E731
-            monkeypatch.setattr(batcher, "_send", held(batcher._send))
-        case _:
+        case "postgres":
             batcher = backend.batcher
-            waiting = lambda: batcher._waiting  # noqa: E731
-            monkeypatch.setattr(batcher, "_send", held(batcher._send))
             # One sender, so that whoever comes next has to wait.
             batcher._senders_max = 1
-    return gate, there, waiting
+        case _:
+            batcher = backend._batcher
+    monkeypatch.setattr(batcher, "_send", held(batcher._send))
+    return gate, there, lambda: batcher._waiting
 
 
 def batch(text):
@@ -168,7 +164,7 @@ def told(outcome):
         return error
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "redis", "postgres"])
+@pytest.mark.parametrize("engine", PERSISTENT)
 def test_whoever_waits_behind_an_interrupted_leader_is_answered(store, engine, monkeypatch):
     store.add_messages("s", BEFORE)
     gate, there, waiting = holding(engine, store, monkeypatch)

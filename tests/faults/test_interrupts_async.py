@@ -19,7 +19,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 # Memory has no async code of its own.
-ENGINES = [engine for engine in stores.ENGINES if engine != "memory"]
 # How many calls are under way at once: more than there are connections.
 CROWD = 20
 INTERRUPTED = {
@@ -37,8 +36,8 @@ class Place:
         self.loop = asyncio.new_event_loop()
         # What an interrupt tore from its task is told here, and is no news.
         self.loop.set_exception_handler(lambda *_: None)
-        more = {"durability": "process"} if engine == "sqlite" else {}
-        opening = indelible.open_async(place_of(engine, folder), **options_of(engine), **more)
+        url = place_of(engine, folder)
+        opening = indelible.open_async(url, **options_of(engine), **stores.unsynced(url))
         self.store = self.run(_awaited(opening))
 
     def run(self, coroutine):
@@ -103,7 +102,7 @@ def assert_all_or_nothing(seen, adds, where):
     ":pytest.PytestUnraisableExceptionWarning",
 )
 @pytest.mark.parametrize("verb", INTERRUPTED)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", stores.PERSISTENT)
 def test_the_event_loop_goes_on_wherever_it_was_interrupted(place, engine, verb):
     do, adds = INTERRUPTED[verb]
     store = place.store
@@ -126,7 +125,7 @@ def test_the_event_loop_goes_on_wherever_it_was_interrupted(place, engine, verb)
 
 
 @pytest.mark.parametrize("verb", INTERRUPTED)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", stores.PERSISTENT)
 def test_a_call_that_is_cancelled_at_any_step_keeps_no_slot(place, verb):
     do, adds = INTERRUPTED[verb]
     store = place.store

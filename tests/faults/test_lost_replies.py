@@ -8,10 +8,9 @@ import pytest
 import indelible
 from indelible import ConflictError
 from memory_contract.faults.proxy import Proxy, ProxyFault
-from tests.support import postgres_server, redis_server
+from tests.support.stores import SERVERS
 from tests.support.wait import wait_until
 
-SERVERS = {"redis": redis_server.emptied, "postgres": postgres_server.emptied_database}
 # By the second the server knows every script that an append needs.
 EARLIER = ["first", "second"]
 WAIT_S_MAX = 60

@@ -14,6 +14,7 @@ from indelible import ChatMessage
 from indelible.core.audit import build_audit
 from indelible.core.verbs import VERBS, VerbKind
 from memory_contract.handles import Loop
+from tests.support.stores import unsynced
 from tests.support.verbs import CALLS
 
 # Through these passes all that each engine is asked for, blocking and async.
@@ -181,9 +182,8 @@ class Walked:
 
     def __init__(self, url: str, workspace: Path, *, awaited: bool) -> None:
         # A process dies here, not the power: no need to wait for the disk.
-        options = {"durability": "process"} if url.startswith("sqlite") else {}
         opened = Settled if awaited else indelible.open
-        self._store: Any = opened(url, **options)
+        self._store: Any = opened(url, **unsynced(url))
         self._file = url.removeprefix("sqlite:///")
         self._workspace = workspace
 

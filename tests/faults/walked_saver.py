@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 import indelible
 from indelible.adapters.langgraph import IndelibleSaver
+from tests.support.stores import unsynced
 
 # Long enough that each is a value of its own.
 TEXT = "many words of a message " * 20
@@ -48,8 +49,7 @@ DOES: dict[str, Callable[[IndelibleSaver, str], Any]] = {
 def open_walked_saver(_workspace: Path, *, server: str) -> WalkedSaver:
     """Open a saver in the worker."""
     # A process dies here, not the power: no need to wait for the disk.
-    options = {"durability": "process"} if server.startswith("sqlite") else {}
-    return WalkedSaver(indelible.open(server, **options))
+    return WalkedSaver(indelible.open(server, **unsynced(server)))
 
 
 def open_synced_saver(workspace: Path) -> WalkedSaver:

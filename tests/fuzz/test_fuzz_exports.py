@@ -11,6 +11,7 @@ from neighbours import Neighbours, leaked
 
 import indelible
 from indelible import ChatMessage, ConflictError, FormatError
+from tests.support.stores import unsynced
 
 NUMBERS = st.one_of(
     st.integers(-2, 14),
@@ -167,8 +168,7 @@ def use(store, session):
 
 
 def test_an_edited_export_is_refused_or_an_honest_one(stores, bounded):
-    options = {"durability": "process"} if stores.engine == "sqlite" else {}
-    store = stores.open(**options)
+    store = stores.open(**unsynced(stores.target))
     neighbours = Neighbours(stores, store)
     mine = {"before", "zebra"}
     outcomes = []

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import indelible
-from indelible.backends.sqlite import SqliteBackend, SqliteOptions
+from indelible.backends.sqlite import SqliteDatabase, SqliteOptions
 from indelible.backends.sqlite.connection import COMMIT
 from indelible.core.clock import system_clock
+from indelible.core.embedded import EmbeddedBackend
 from indelible.core.settings import Settings
 from tests.support.ledger import SESSION, Write, batch_of, batches_in
 from tests.support.worker_processes import CREW_SIZE, PATIENCE_S
@@ -291,4 +292,4 @@ def _standing_still(
         clock=system_clock,
         seam=seam,
     )
-    return indelible.MemoryStore(SqliteBackend(options), Settings())
+    return indelible.MemoryStore(EmbeddedBackend(SqliteDatabase(options)), Settings())

@@ -8,12 +8,18 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import indelible
-from indelible import Kind
+from indelible import Kind, connect
+from indelible.connect import Storage, find_engine
 from tests.support import postgres_server, redis_cluster, redis_server
 
 # All tests of every engine take the engines from here, and the place of each from `empty_url`.
-EMBEDDED = ("memory", "sqlite")
-ENGINES = (*EMBEDDED, "redis", "postgres")
+STORAGE = {engine.name: engine.storage for engine in connect.ENGINES}
+ENGINES = tuple(STORAGE)
+EMBEDDED = tuple(name for name in ENGINES if STORAGE[name] is not Storage.SERVER)
+# Those whose stores outlive their process.
+PERSISTENT = tuple(name for name in ENGINES if STORAGE[name] is not Storage.MEMORY)
+# Where an empty store on a server is.
+SERVERS = {"redis": redis_server.emptied, "postgres": postgres_server.emptied_database}
 STORES = [f"{engine}-{flavour}" for engine in ENGINES for flavour in ("blocking", "async")]
 # What a cluster adds to one server, both flavours share: finding the server of a session.
 STORES.append("cluster-async")
@@ -27,18 +33,16 @@ CALL_S_MAX = 150
 
 def empty_url(engine, directory):
     """Where an empty store of an engine is; one on files is in the directory."""
-    match engine:
-        case "memory":
-            return "memory:"
-        case "sqlite":
-            return str(directory / "agent.db")
-        case "redis":
-            return redis_server.emptied()
-        case "cluster":
-            return redis_cluster.emptied()
-        case "postgres":
-            return postgres_server.emptied_database()
-    raise AssertionError(engine)
+    if engine in SERVERS:
+        return SERVERS[engine]()
+    if engine == "cluster":
+        return redis_cluster.emptied()
+    return "memory:" if engine == "memory" else f"{engine}:///{directory}/agent.db"
+
+
+def unsynced(url):
+    """Options for tests in which no power fails: a commit to a file need not wait for the disk."""
+    return {"durability": "process"} if find_engine(url).storage is Storage.FILE else {}
 
 
 class Clock:

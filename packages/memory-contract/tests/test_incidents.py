@@ -20,7 +20,7 @@ from memory_contract.traces.format import TraceHeader, TraceOperation, list_part
 from memory_contract.traces.recorder import Policy
 from memory_contract.traces.replay import load_trace, replay_lines
 from plugin_projects import outcomes, run
-from tests.support import postgres_server, redis_server
+from tests.support.stores import ENGINES, empty_url
 
 pytest_plugins = ["pytester"]
 
@@ -96,15 +96,9 @@ def test_the_test_of_an_incident_is_red_on_the_goldfish_that_produced_it(name):
     assert anomaly in found.found
 
 
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_tests_of_all_incidents_are_green_on_every_backend(engine, tmp_path):
-    store = {
-        "memory": lambda: "memory:",
-        "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
-        "redis": redis_server.emptied,
-        "postgres": postgres_server.emptied_database,
-    }[engine]()
-    subject = StoreUnderTest(resolve(store))
+    subject = StoreUnderTest(resolve(empty_url(engine, tmp_path)))
     try:
         for name in INCIDENTS:
             found = replay_lines(load_trace(EXAMPLES / name / f"test_{name}.jsonl"), subject)

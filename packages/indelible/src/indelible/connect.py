@@ -357,8 +357,9 @@ def _build_memory(options: OpenOptions) -> Factories:
 
 
 def _build_sqlite(options: OpenOptions) -> Factories:
-    from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions  # noqa: PLC0415
+    from indelible.backends.sqlite import SqliteDatabase, SqliteOptions  # noqa: PLC0415
     from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
+    from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend  # noqa: PLC0415
 
     path = parse_path(str(options.target)).expanduser()
     refuse_side_file(path)
@@ -372,7 +373,8 @@ def _build_sqlite(options: OpenOptions) -> Factories:
         search=options.search,
     )
     return Factories(
-        lambda: SqliteBackend(sqlite_options), lambda: AsyncSqliteBackend(sqlite_options)
+        lambda: EmbeddedBackend(SqliteDatabase(sqlite_options)),
+        lambda: AsyncEmbeddedBackend(SqliteDatabase(sqlite_options)),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import indelible
 from tests.support import redis_server
+from tests.support.stores import EMBEDDED, empty_url
 
 
 @pytest.fixture(autouse=True)
@@ -15,9 +16,9 @@ def _no_store_is_left_open():
     engines.close_all()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EMBEDDED)
 def url(request, tmp_path):
-    return "memory:" if request.param == "memory" else str(tmp_path / "agent.db")
+    return empty_url(request.param, tmp_path)
 
 
 @pytest.fixture

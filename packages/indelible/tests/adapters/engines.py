@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import indelible
+from tests.support.stores import unsynced
 
 # Where the server of this test run is; other processes have it from the environment.
 REDIS = "INDELIBLE_TEST_REDIS"
@@ -19,8 +20,7 @@ def opened(url, namespace=""):
     with _lock:
         place = (os.getpid(), url, namespace)
         if place not in _stores:
-            durable = {} if "://" in url or url == "memory:" else {"durability": "process"}
-            _stores[place] = indelible.open(url, namespace=namespace, **durable)
+            _stores[place] = indelible.open(url, namespace=namespace, **unsynced(url))
         return _stores[place]
 
 

@@ -25,13 +25,13 @@ from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
 from indelible.testing.processes import starting
 from memory_contract import check
 from memory_contract.targets import resolve
-from tests.support.stores import empty_url
+from tests.support.stores import ENGINES, empty_url
 
 THREAD = {"configurable": {"thread_id": "t"}}
 LONG = "many words of a message " * 20
 
 
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "cluster", "postgres"])
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 async def test_the_kit_of_langgraph_passes_on_every_engine(engine, tmp_path):
     @checkpointer_test(name=engine)
@@ -650,7 +650,7 @@ def describe_tuples(saver):
     ]
 
 
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "cluster", "postgres"])
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_compacted_thread_has_the_same_states(engine, tmp_path, name):
     with indelible.open(empty_url(engine, tmp_path)) as store:

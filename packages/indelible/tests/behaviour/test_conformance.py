@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import indelible
 from indelible import ChatMessage, Kind, MemoryStoreError, Status, StoredMemory, ToolCall
-from indelible.connect import ENGINES
 from indelible.core import operations
 from indelible.core.audit import Audit, parse_line
 from indelible.core.codec import encode
@@ -548,7 +547,3 @@ def test_no_field_of_an_operation_is_left_out():
         if len(drawn[kind, field.name]) < 2
     }
     assert constant == {(kind, name) for kind, names in NOT_DRAWN.items() for name in names}
-
-
-def test_no_engine_is_left_out():
-    assert {engine.name for engine in ENGINES} <= {name.split("-")[0] for name in STORES}

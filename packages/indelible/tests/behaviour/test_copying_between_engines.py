@@ -45,8 +45,9 @@ def other_names(stores):
     """The place of the stores, by other ways to write it."""
     target = str(stores.target)
     if stores.engine == "sqlite":
-        folder, _, name = target.rpartition("/")
-        return [f"{folder}/../{folder.rpartition('/')[2]}/{name}", f"sqlite:///{target}"]
+        path = target.removeprefix("sqlite:///")
+        folder, _, name = path.rpartition("/")
+        return [f"{folder}/../{folder.rpartition('/')[2]}/{name}", path]
     if stores.engine == "redis":
         return [target.replace("127.0.0.1", "localhost"), f"{target}/0"]
     if stores.engine == "postgres":

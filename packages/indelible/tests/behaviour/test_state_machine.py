@@ -26,7 +26,7 @@ from indelible import (
     UsageError,
 )
 from indelible.core.limits import EXPIRED_KNOWN_S
-from tests.support.stores import STORES, Stores, message, say, shown
+from tests.support.stores import STORES, Stores, message, say, shown, unsynced
 
 SESSIONS = ["a", "b", "c", "d"]
 TTL_S = 10
@@ -84,8 +84,7 @@ class Machine(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="indelible-"))
         self.stores = Stores(self.kind, self.directory)
         # No power fails here, so that no step need wait for the disk.
-        sqlite = {"durability": "process"} if self.stores.engine == "sqlite" else {}
-        self.options = {"ttl": TTL_S, **sqlite}
+        self.options = {"ttl": TTL_S, **unsynced(self.stores.target)}
         self.store = self.stores.open(**self.options)
         self.sessions = {name: Session() for name in SESSIONS}
         self.counted = 0

@@ -20,7 +20,7 @@ from indelible import ConflictError, OutcomeUnknownError
 from indelible.core.deadline import Deadline
 from indelible.core.verbs import VERBS
 from indelible.testing.faults import MemoryFaults
-from tests.support.stores import Blocking
+from tests.support.stores import EMBEDDED, Blocking
 from tests.support.verbs import every_verb
 
 SECRET = "s3cret-of-the-test"
@@ -119,7 +119,7 @@ def test_a_span_names_its_session(store, recorded, stores):
         assert span.attributes["gen_ai.conversation.id"] == "s"
         assert span.attributes["gen_ai.memory.store.id"] == "s"
         assert span.attributes["gen_ai.memory.record.count"] == 1
-    remote = stores.engine in {"redis", "postgres", "cluster"}
+    remote = stores.engine not in EMBEDDED
     assert added.kind is (SpanKind.CLIENT if remote else SpanKind.INTERNAL)
     assert ("server.port" in added.attributes) == remote
     if remote:

@@ -2,10 +2,10 @@ import pytest
 
 import indelible
 from tests.support.inspector import fill, running_inspector
-from tests.support.stores import empty_url
+from tests.support.stores import PERSISTENT, empty_url
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis", "postgres"])
+@pytest.fixture(scope="module", params=PERSISTENT)
 def filled_url(request, tmp_path_factory):
     """A store of each engine that has something for every page."""
     url = empty_url(request.param, tmp_path_factory.mktemp("inspected"))

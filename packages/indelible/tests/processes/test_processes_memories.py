@@ -6,13 +6,13 @@ import pytest
 
 from tests.support import store_workers
 from tests.support.ledger import SESSION
-from tests.support.stores import empty_url
+from tests.support.stores import PERSISTENT, empty_url
 from tests.support.worker_processes import CREW_SIZE
 
 ROUNDS = 5
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "redis", "cluster", "postgres"])
+@pytest.mark.parametrize("engine", [*PERSISTENT, "cluster"])
 def test_no_count_is_lost_and_own_memories_never_conflict(worker_pool, engine, tmp_path):
     url = empty_url(engine, tmp_path)
     worker_pool.run(store_workers.counting_process, url, ROUNDS)

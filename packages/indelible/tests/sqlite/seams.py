@@ -13,11 +13,11 @@ from typing import Any
 import apsw
 
 from indelible import AsyncMemoryStore, Durability, MemoryStore
-from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions, checksums
+from indelible.backends.sqlite import SqliteDatabase, SqliteOptions, checksums
 from indelible.backends.sqlite.connection import BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK
-from indelible.backends.sqlite.database import Database
 from indelible.core.checksums import compute_entry_checksum
 from indelible.core.clock import system_clock
+from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend
 from indelible.core.settings import Settings
 
 # How long a test waits for a thread before it fails; no test expects to wait that long.
@@ -124,17 +124,19 @@ def options(path: Path, **given: Any) -> SqliteOptions:
 
 def blocking(path: Path, **given: Any) -> MemoryStore:
     """A blocking store on a file."""
-    return MemoryStore(SqliteBackend(options(path, **given)), Settings())
+    return MemoryStore(EmbeddedBackend(SqliteDatabase(options(path, **given))), Settings())
 
 
 def awaited(path: Path, **given: Any) -> AsyncMemoryStore:
     """An async store on a file."""
-    return AsyncMemoryStore(AsyncSqliteBackend(options(path, **given)), Settings())
+    return AsyncMemoryStore(
+        AsyncEmbeddedBackend(SqliteDatabase(options(path, **given))), Settings()
+    )
 
 
-def database_of(store: Any) -> Database:
+def database_of(store: Any) -> SqliteDatabase:
     """What stands behind a store."""
-    database: Database = store._backend._database
+    database: SqliteDatabase = store._backend._database
     return database
 
 

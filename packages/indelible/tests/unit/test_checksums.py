@@ -9,7 +9,7 @@ from indelible.core.checksums import (
     parse_content_checksum,
     recover_content_checksum,
 )
-from indelible.core.codec import decode, encode_text
+from indelible.core.codec import decode_row, encode_text
 from indelible.core.operations import StoredEntry
 from indelible.errors import CorruptEntryError
 
@@ -46,14 +46,9 @@ def test_a_row_of_another_session_does_not_fit(namespace, session):
 
 def test_an_entry_that_was_written_for_another_place_cannot_be_read():
     other = encode_text("user", "bye")
+    content = parse_content_checksum(ENVELOPE)
     with pytest.raises(CorruptEntryError, match="another place"):
-        decode(
-            other.kind,
-            other.envelope,
-            session="ana",
-            position=7,
-            content=parse_content_checksum(ENVELOPE),
-        )
+        decode_row(StoredEntry(7, other.kind, 0, other.envelope, content), session="ana")
 
 
 def test_damaged_bytes_have_a_checksum_too():

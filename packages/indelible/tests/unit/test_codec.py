@@ -23,10 +23,11 @@ from indelible import (
     UsageError,
 )
 from indelible.core import codec
-from indelible.core.codec import decode, decode_all, encode, encode_json, encode_text
+from indelible.core.codec import decode_row, encode, encode_json, encode_text
 from indelible.core.limits import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
 from indelible.core.operations import StoredEntry
 from indelible.core.plans import append
+from indelible.core.plans.read import EntryDecoder
 
 MIB = 1024 * 1024
 
@@ -89,8 +90,12 @@ SUMMARIES = st.builds(
 VALUES = MESSAGES | CALLS | RESULTS | SUMMARIES
 
 
+def decode(kind, envelope):
+    return decode_row(StoredEntry(7, kind, 0, envelope), session="s")
+
+
 def read(draft):
-    return decode(draft.kind, draft.envelope, session="s", position=7)
+    return decode(draft.kind, draft.envelope)
 
 
 def read_back(value):
@@ -219,7 +224,7 @@ def test_unknown_fields_survive_reading_and_writing_again(value):
 
 def test_fields_of_a_later_version_are_kept_and_written_back():
     rest = b'"v":1,"message":{"role":"user","content":"x","mood":{"joy":[0.5,null]},"seen":true}}'
-    message = decode(Kind.MESSAGE, sealed(rest), session="s", position=0)
+    message = decode(Kind.MESSAGE, sealed(rest))
     assert message.mood == {"joy": [0.5, None]}
     assert encode(message).envelope == sealed(rest)
 
@@ -449,7 +454,7 @@ def test_a_vector_that_cannot_be_compared_is_refused(number):
 def test_a_damaged_vector_is_a_corrupt_entry(vector):
     envelope = sealed(b'"v":1,"summary":{"text":"t","vector":' + vector + b"}}")
     with pytest.raises(CorruptEntryError):
-        decode(Kind.SUMMARY, envelope, session="s", position=0)
+        decode(Kind.SUMMARY, envelope)
 
 
 # Damage
@@ -475,7 +480,7 @@ def test_no_flipped_bit_ever_gives_another_value(draft):
     value = read(draft)
     for _, damaged in flipped(draft.envelope):
         with suppress(CorruptEntryError, FormatError):
-            assert decode(draft.kind, damaged, session="s", position=7) == value
+            assert decode(draft.kind, damaged) == value
 
 
 @pytest.mark.parametrize("draft", SMALL)
@@ -483,7 +488,7 @@ def test_every_flipped_bit_is_noticed(draft):
     unnoticed = []
     for bit, damaged in flipped(draft.envelope):
         try:
-            decode(draft.kind, damaged, session="s", position=7)
+            decode(draft.kind, damaged)
         except (CorruptEntryError, FormatError):
             continue
         unnoticed.append(bit)
@@ -495,7 +500,7 @@ def test_every_cut_and_every_addition_is_noticed(draft):
     envelope = draft.envelope
     for damaged in (*(envelope[:n] for n in range(len(envelope))), envelope + b" ", envelope * 2):
         with pytest.raises(CorruptEntryError) as caught:
-            decode(draft.kind, damaged, session="s", position=7)
+            decode(draft.kind, damaged)
         error = caught.value
         assert (error.session, error.position, error.raw) == ("s", 7, damaged)
 
@@ -504,13 +509,13 @@ def test_every_cut_and_every_addition_is_noticed(draft):
 def test_an_entry_is_never_read_as_another_kind(draft):
     for kind in set(Kind) - {draft.kind}:
         with pytest.raises(CorruptEntryError):
-            decode(kind, draft.envelope, session="s", position=7)
+            decode(kind, draft.envelope)
 
 
 @pytest.mark.parametrize("envelope", [b"", SMALL[0].values[0].envelope])
 def test_an_entry_of_no_known_kind_is_corrupt(envelope):
     with pytest.raises(CorruptEntryError) as caught:
-        decode(None, envelope, session="s", position=7)
+        decode(None, envelope)
     assert caught.value.raw == envelope
 
 
@@ -520,7 +525,7 @@ def test_a_newer_envelope_asks_for_an_upgrade():
         b'"v":99,"thought":"in a form that nobody knows yet"}',
     ):
         with pytest.raises(FormatError, match="newer") as caught:
-            decode(Kind.MESSAGE, sealed(rest), session="s", position=7)
+            decode(Kind.MESSAGE, sealed(rest))
         assert (caught.value.session, caught.value.position) == ("s", 7)
 
 
@@ -541,16 +546,16 @@ def test_a_newer_envelope_asks_for_an_upgrade():
 )
 def test_whole_bytes_that_are_no_envelope_of_ours_are_corrupt(rest):
     with pytest.raises(CorruptEntryError):
-        decode(Kind.MESSAGE, sealed(rest), session="s", position=7)
+        decode(Kind.MESSAGE, sealed(rest))
 
 
 @given(st.binary(max_size=120), st.sampled_from(list(Kind)))
 @settings(deadline=None)
 def test_foreign_bytes_are_corrupt_and_nothing_else(data, kind):
     with pytest.raises(CorruptEntryError):
-        decode(kind, data, session="s", position=7)
+        decode(kind, data)
     with pytest.raises(CorruptEntryError):
-        decode(kind, sealed(data), session="s", position=7)
+        decode(kind, sealed(data))
 
 
 # What trim and the joins must know
@@ -605,7 +610,7 @@ def a_thousand_rows():
 
 
 def test_many_rows_read_back_in_order():
-    values = decode_all(a_thousand_rows(), session="s")
+    values = EntryDecoder("s").decode_all(a_thousand_rows())
     assert [value.content for value in values] == [f"message {place}" for place in range(1000)]
 
 
@@ -613,4 +618,4 @@ def test_a_row_that_cannot_be_read_is_an_error_that_names_it():
     rows = a_thousand_rows()
     rows[900] = rows[900]._replace(envelope=b"nothing")
     with pytest.raises(CorruptEntryError, match="entry 900"):
-        decode_all(rows, session="s")
+        EntryDecoder("s").decode_all(rows)

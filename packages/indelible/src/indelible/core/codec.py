@@ -14,7 +14,8 @@ import json
 import math
 import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -55,17 +56,8 @@ CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM = len(_OPEN), _SUM_END, _REST
 # Leading digits of the checksum that are part of the checksum of an entry's row: see `checksums`.
 CONTENT_DIGITS = 12
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
-# The start of an envelope of each kind, with a placeholder for the checksum.
-_START = {kind: b'%b%%b",%b' % (_OPEN, prefix) for kind, prefix in _PREFIX.items()}
-_BODY = {kind: _REST + len(prefix) for kind, prefix in _PREFIX.items()}
-_MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
-_VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
 
 _MESSAGE_PREFIX = _PREFIX[Kind.MESSAGE].decode()
-# The envelope of a message before its checksum, and from there to its body.
-_MESSAGE_OPEN, _MESSAGE_NEXT = _OPEN.decode(), '",' + _MESSAGE_PREFIX
-_MESSAGE_BODY = _BODY[Kind.MESSAGE]
-_read_message = _VALIDATE[Kind.MESSAGE]
 
 _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
@@ -131,61 +123,27 @@ def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]
 _KEPT = (Summary, StoredMemory, StoredValue, StoredCheckpoint)
 
 
-def decode(
-    kind: Kind | None, envelope: bytes, *, session: str, position: int, content: int | None = None
-) -> Value:
-    """Decode an entry, or raise a `CorruptEntryError`.
-
-    `content` is the expected checksum of the content, if the engine stores it in the row.
-    """
-    if kind is None:
-        why = "its kind is unknown" if envelope else "it is missing"
-        raise _build_corrupt_error(session, position, why, envelope)
-    rest = envelope[_REST:]
-    summed = compute_digest(rest)
-    if not envelope.startswith(_START[kind] % summed):
-        if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
-            raise _build_corrupt_error(session, position, "its checksum does not match", envelope)
-        raise _build_foreign_error(session, position, envelope)
-    if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
-        raise _build_corrupt_error(session, position, "it was written for another place", envelope)
-    try:
-        if kind in _WITH_VECTOR:
-            return _decode_with_vector(_WITH_VECTOR[kind], envelope[_BODY[kind] : -1])
-        value: Value = _VALIDATE[kind](envelope[_BODY[kind] : -1])
-        return value
-    except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise _build_corrupt_error(
-            session, position, "its body is not a " + kind, envelope
-        ) from exc
-
-
 def decode_row(row: StoredEntry | LogRow, *, session: str) -> Value:
     """Decode the entry of a row, or raise a `CorruptEntryError`."""
-    return decode(
-        row.kind, row.envelope, session=session, position=row.position, content=row.content
-    )
-
-
-def decode_all(rows: Iterable[StoredEntry], *, session: str) -> list[Value]:
-    """Decode rows in order; a damaged one is an error."""
-    values: list[Value] = []
-    for position, kind, _, envelope, content in rows:
-        if kind is Kind.MESSAGE:
-            # Fast path for valid messages. `decode` handles all others, and raises the errors.
-            summed = blake2b(envelope[_REST:], digest_size=8).hexdigest()
-            in_place = content is None or content == int(summed[:CONTENT_DIGITS], 16)
-            if (
-                in_place
-                and envelope[:_MESSAGE_BODY] == f"{_MESSAGE_OPEN}{summed}{_MESSAGE_NEXT}".encode()
-            ):
-                try:
-                    values.append(_read_message(envelope[_MESSAGE_BODY:-1]))
-                    continue
-                except ValueError:
-                    pass
-        values.append(decode(kind, envelope, session=session, position=position, content=content))
-    return values
+    kind, envelope, content = row.kind, row.envelope, row.content
+    if kind is None:
+        why = "its kind is unknown" if envelope else "it is missing"
+        raise _build_corrupt_error(session, row.position, why, envelope)
+    start, body, parse = _FORMS[kind]
+    summed = compute_digest(envelope[_REST:])
+    if not envelope.startswith(start % summed):
+        if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
+            why = "its checksum does not match"
+            raise _build_corrupt_error(session, row.position, why, envelope)
+        raise _build_foreign_error(session, row.position, envelope)
+    if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
+        why = "it was written for another place"
+        raise _build_corrupt_error(session, row.position, why, envelope)
+    try:
+        return parse(envelope[body:-1])
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        why = "its body is not a " + kind
+        raise _build_corrupt_error(session, row.position, why, envelope) from exc
 
 
 # Entries of these kinds have an id, and are in the index of items.
@@ -220,7 +178,7 @@ def parse_item(kind: Kind | None, envelope: bytes) -> str | None:
     if kind not in ITEM_KINDS or not has_kind(kind, envelope):
         return None
     try:
-        item = pydantic_core.from_json(envelope[_BODY[kind] : -1]).get("id")
+        item = pydantic_core.from_json(envelope[_FORMS[kind].body : -1]).get("id")
     except (ValueError, AttributeError):
         return None
     return item if isinstance(item, str) and item else None
@@ -263,8 +221,8 @@ def parse_indexed(kind: Kind | None, envelope: bytes) -> Indexed | None:
     if parse_checksum(envelope) != compute_digest(rest):
         return None
     try:
-        fields = pydantic_core.from_json(envelope[_BODY[kind] : -1])
-        packed = fields.get("vector") if kind in _WITH_VECTOR else None
+        fields = pydantic_core.from_json(envelope[_FORMS[kind].body : -1])
+        packed = None if kind is Kind.MESSAGE else fields.get("vector")
         vector = None if packed is None else _unpack_vector(packed)
         embedder = None if vector is None else fields.get("embedder")
         return Indexed(get_searched_text(kind, fields), embedder, vector)
@@ -369,7 +327,7 @@ def _encode_body(value: Value) -> bytes:
 def _check_reads_back(value: Value, body: bytes) -> bytes:
     """Raise if the body does not decode to an equal value: `model_copy` does not validate."""
     try:
-        again = _VALIDATE[KIND_OF[type(value)]](body)
+        again = _FORMS[KIND_OF[type(value)]].parse(body)
     except ValueError as exc:
         raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
     if again != value:
@@ -411,14 +369,7 @@ def _encode_with_vector(value: Summary | StoredMemory) -> bytes:
     fields = value.model_dump(exclude_defaults=True, exclude={"vector"})
     if value.vector is not None:
         fields["vector"] = _pack_vector(value.vector)
-    body = pydantic_core.to_json(fields)
-    try:
-        again = _decode_with_vector(type(value), body)
-    except ValueError as exc:
-        raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
-    if again != value:
-        raise UsageError(f"would not read back equal: {format_value(value)}", value=value)
-    return body
+    return _check_reads_back(value, pydantic_core.to_json(fields))
 
 
 def _decode_with_vector(model: type[Summary | StoredMemory], body: bytes) -> Summary | StoredMemory:
@@ -438,12 +389,6 @@ def _check_memory(memory: StoredMemory) -> None:
         raise ValueError(memory.id)
     if memory.ttl_s is not None and not 0 < memory.ttl_s <= TTL_S_MAX:
         raise ValueError(memory.ttl_s)
-
-
-_WITH_VECTOR: dict[Kind, type[Summary | StoredMemory]] = {
-    Kind.SUMMARY: Summary,
-    Kind.MEMORY: StoredMemory,
-}
 
 
 def _pack_vector(vector: tuple[float, ...]) -> dict[str, str]:
@@ -496,3 +441,25 @@ def _build_foreign_error(session: str, position: int, envelope: bytes) -> Except
             position=position,
         )
     return _build_corrupt_error(session, position, "its envelope names another kind", envelope)
+
+
+class _Form(NamedTuple):
+    """How entries of a kind are stored."""
+
+    # The start of an envelope, with a placeholder for the checksum.
+    start: bytes
+    # Where the body begins.
+    body: int
+    parse: Callable[[bytes], Value]
+
+
+def _build_form(model: type[Value], kind: Kind) -> _Form:
+    prefix = _PREFIX[kind]
+    parse: Callable[[bytes], Value] = model.__pydantic_validator__.validate_json
+    if issubclass(model, (Summary, StoredMemory)):
+        parse = partial(_decode_with_vector, model)
+    return _Form(b'%b%%b",%b' % (_OPEN, prefix), _REST + len(prefix), parse)
+
+
+# A table with one lookup for an entry: to hash a `Kind` is a call of Python.
+_FORMS: Final = {kind: _build_form(model, kind) for model, kind in KIND_OF.items()}

@@ -9,18 +9,25 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from indelible.core import fork
 from indelible.core.batcher import AsyncBatcher, Batcher, Pending
 from indelible.core.deadline import Deadline
-from indelible.core.handlers import WRITES
+from indelible.core.handlers import WRITES, perform_blocking
 from indelible.core.plan import Operation
+from indelible.core.transaction import Transaction
 from indelible.core.uncancellable import UncancellableFuture
-from indelible.errors import ClosedError
+from indelible.errors import (
+    ClosedError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from indelible.model import Claims
 
 R = TypeVar("R")
@@ -40,10 +47,14 @@ class EmbeddedDatabase(Protocol):
     readers_max: int
 
     def write(self, batch: list[Write]) -> None:
-        """Perform operations of `WRITES` in one transaction; call `succeed` or `fail` on each."""
+        """Perform operations of `WRITES` in one transaction (`BatchWriter.write`)."""
 
     def read(self, op: Operation[Any]) -> Any:
-        """Perform an operation that is not in `WRITES`."""
+        """Perform an operation that is not in `WRITES`.
+
+        Those of `READS` are performed by `perform_blocking`, in a transaction that reads; the
+        others are `Scrub`, `CheckEngine`, `FindRisks`, `Identify` and `ReadCursorKey`.
+        """
 
     def claims(self) -> Claims:
         """Return what is promised."""
@@ -55,6 +66,87 @@ class EmbeddedDatabase(Protocol):
 
     def close(self) -> None:
         """Wait for running operations, then close."""
+
+
+class BatchWriter(ABC):
+    """Writes to an embedded database, one batch at a time, in one transaction each.
+
+    Ctrl-C may come between any two calls. The lock is taken by `with` alone, which cannot be
+    interrupted halfway. An interrupt may leave a transaction open, which the next `begin` ends.
+    """
+
+    # An error of ours with such a cause is one of the engine, which the whole batch fails with.
+    engine_error: ClassVar[type[Exception]]
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def begin(self) -> Transaction:
+        """Begin a transaction that holds the write lock."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit it; `OutcomeUnknownError` if it failed and may have landed."""
+
+    @abstractmethod
+    def abandon(self, error: BaseException) -> None:
+        """Roll back what was begun, if anything was; do not raise a `MemoryStoreError`."""
+
+    def write(self, batch: list[Write]) -> None:
+        """Perform writes in one transaction, and answer each.
+
+        A refusal concerns its own caller alone. If the engine fails, the whole batch is rolled
+        back, and every caller is told.
+        """
+        with self._lock:
+            committing = False
+            current: Write | None = None
+            outcomes: list[Any] = []
+            try:
+                tx = self.begin()
+                for pending in batch:
+                    current = pending
+                    outcomes.append(self._perform(tx, pending.request))
+                current, committing = None, True
+                self.commit()
+            except MemoryStoreError as error:
+                self.abandon(error)
+                for pending in batch:
+                    pending.fail(error.copy())
+            except BaseException as error:
+                # A bug in one handler, or Ctrl-C in this thread: not the error of the other writes.
+                self.abandon(error)
+                for pending in batch:
+                    own = pending is current and isinstance(error, Exception)
+                    pending.fail(error if own else _build_interrupted_error(committing=committing))
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                for pending, outcome in zip(batch, outcomes, strict=True):
+                    if isinstance(outcome, MemoryStoreError):
+                        pending.fail(outcome)
+                    else:
+                        pending.succeed(outcome)
+
+    def _perform(self, tx: Transaction, op: Operation[Any]) -> Any:
+        """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
+        try:
+            return perform_blocking(tx, op)
+        except MemoryStoreError as error:
+            if isinstance(error.__cause__, self.engine_error):
+                raise
+            return error
+
+
+def _build_interrupted_error(*, committing: bool) -> MemoryStoreError:
+    """Build the error for writes that were rolled back because of another one of their batch."""
+    if committing:
+        return OutcomeUnknownError("the commit was interrupted: it may have landed")
+    return UnavailableError(
+        "another write of the same group was interrupted, and the group was rolled back: nothing"
+        " was written, so it is safe to try again"
+    )
 
 
 class EmbeddedBackend:

@@ -293,7 +293,7 @@ async def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendR
         if found is None:
             return None
         use = found
-        stored = await tx.read_checksums(row, use.first, min(use.first + use.entries, row.end))
+        stored = await tx.read_checksums(row, use)
     rules.refuse_different_content(op, use.first, stored)
     await tx.sync(row)
     return AppendResult(
@@ -357,7 +357,7 @@ async def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
     row = row._replace(born=0)
     rows: list[LogRow] = []
     for position in await _find_versions(tx, row, op.item):
-        rows += await tx.read_log(row, position, 1)
+        rows += await tx.read_log(row, position, position + 1)
     forks = await tx.find_forks(op.session)
     size = sum(len(each.envelope) for each in rows)
     if rows:
@@ -415,7 +415,7 @@ async def read_log(tx: Transaction, op: ReadLog) -> LogPage:
     if row is None or head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     start = min(max(op.start, head.born), head.end)
-    rows = tuple(await tx.read_log(row, start, op.limit))
+    rows = tuple(await tx.read_log(row, start, head.end, op.limit))
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
 
 
@@ -601,7 +601,7 @@ async def show_stage(tx: Transaction, op: ShowStage) -> Head:
     row = await _find_stage(tx, op.session, op.stage)
     shown = View((), row.born) if op.view is None else op.view
     created_at_ms = row.created_at_ms if op.created_at_ms is None else op.created_at_ms
-    newest = await tx.read_log(row, row.end - 1, 1) if row.end > row.born else []
+    newest = await tx.read_log(row, max(row.born, row.end - 1), row.end)
     row = row._replace(
         staged=False,
         metadata=op.metadata,
@@ -676,20 +676,16 @@ async def _reclaim_active(
     own = view.clip(dead, head.born, head.end)
     is_vacuumed = count > 0 if own == dead else (await tx.measure_entries(row, own))[0] > 0
     if not op.dry_run:
-        await _keep_keys(tx, row, dead)
+        uses = await tx.read_keys(row, KEYS_KEPT)
+        await tx.keep_keys(
+            row, [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
+        )
         await tx.delete_entries(row, dead)
-        await tx.delete_old_parts(row, {line.key for line in kept})
+        oldest = uses[-1].first if len(uses) == KEYS_KEPT else row.born
+        await tx.delete_old_parts(row, {line.key for line in kept}, oldest)
         if is_vacuumed:
             await tx.save_session(row._replace(vacuums=row.vacuums + 1))
     return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
-
-
-async def _keep_keys(tx: Transaction, row: SessionRow, dead: Extents) -> None:
-    """Keep the keys of appends that lose an entry, with the checksums of their entries."""
-    uses = await tx.read_keys(row, KEYS_KEPT)
-    await tx.delete_kept_keys(row, before=uses[-1].first if len(uses) == KEYS_KEPT else row.born)
-    lost = [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
-    await tx.keep_keys(row, lost)
 
 
 @WRITES.handles(Erase)

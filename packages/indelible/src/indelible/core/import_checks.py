@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from indelible import view
-from indelible.core.codec import decode, encode, encode_json
+from indelible.core.codec import decode_row, encode, encode_json
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     COUNTER_MAX,
@@ -387,7 +387,7 @@ def _check_value(session: str, row: LogRow, *, raw: bool) -> LogRow:
     """
     with _convert_errors():
         try:
-            value = decode(row.kind, row.envelope, session=session, position=row.position)
+            value = decode_row(row, session=session)
         except (CorruptEntryError, FormatError):
             if raw:
                 return row

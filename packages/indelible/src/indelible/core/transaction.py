@@ -4,6 +4,9 @@ An engine whose transactions Python code can take part in implements this class,
 operations on sessions from the handlers beside it: memory, SQLite and PostgreSQL. A primitive reads
 or writes rows and decides nothing. All calls on one object see one state, and what they write
 becomes visible at once, or not at all. In an engine of this process, no primitive suspends.
+
+Primitives that are not abstract are written on others, or stand for an index that the engine does
+not have. An engine implements one of them if it has a faster way.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
+from indelible import view
+from indelible.core import rules
+from indelible.core.codec import parse_checksum
 from indelible.core.operations import (
     FindMatches,
     IndexResult,
@@ -96,36 +102,63 @@ class Transaction(ABC):
         `last_activity_ms` is when it was written, as far as that is in the step of the saved row.
         """
 
+    @abstractmethod
+    async def read_log(
+        self, row: SessionRow, start: int, stop: int, limit: int | None = None
+    ) -> list[LogRow]:
+        """Read the first entries at positions `[start, stop)`, of all lives, with all columns.
+
+        Gaps are skipped. An entry whose columns are damaged has no kind.
+        """
+
+    async def _read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+        return [each for extent in extents for each in await self.read_log(row, *extent)]
+
     async def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         """Read the entries of these kinds at these positions, with `newest` backwards.
 
         For a position without an entry, return one with kind None and an empty envelope; if there
-        are too many of them, raise (`rules.refuse_many_missing`). An entry of which the kind
-        cannot be trusted is always returned. Only for transactions that perform `Read`.
+        are too many of them, raise. An entry of which the kind cannot be trusted is always
+        returned.
         """
-        raise NotImplementedError
+        found = {each.position: each for each in await self._read_extents(row, extents)}
+        missing = view.count(extents) - len(found)
+        rules.refuse_many_missing(row.name, missing, extents[0][0], extents[-1][1])
+        entries: list[StoredEntry] = []
+        for position in view.iter_positions(extents):
+            each = found.get(position)
+            if each is None:
+                entries.append(StoredEntry(position, None, 0, b""))
+            elif kinds is None or each.kind is None or each.kind in kinds:
+                place = position, each.kind, each.written_at_ms
+                entries.append(StoredEntry(*place, each.envelope, each.content))
+        return entries[::-1] if newest else entries
 
-    @abstractmethod
-    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
-        """Read the first entries from a position on, with all their columns."""
-
-    @abstractmethod
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
+        outlines: list[Outline] = []
+        for each in await self._read_extents(row, extents):
+            if each.kind is None:
+                raise rules.build_outline_error(row.name, each.position)
+            size, links = len(each.envelope), (each.opens, each.answers)
+            outlines.append(Outline(each.position, each.kind, size, each.keep, *links))
+        return outlines
 
-    @abstractmethod
-    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
-        """Read the checksums in the envelopes of entries (`codec.parse_checksum`)."""
+    async def read_checksums(self, row: SessionRow, use: KeyUse) -> list[bytes]:
+        """Read the checksums in the envelopes of an append's entries."""
+        stop = min(use.first + use.entries, row.end)
+        return [parse_checksum(each.envelope) for each in await self.read_log(row, use.first, stop)]
 
-    @abstractmethod
     async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         """Return the number of entries at these positions, of all lives, and their size."""
+        sizes = [len(each.envelope) for each in await self._read_extents(row, extents)]
+        return len(sizes), sum(sizes)
 
     @abstractmethod
     async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
-        """Delete the entries at these positions, of all lives."""
+        """Delete the entries at these positions, of all lives, and their places in indexes."""
 
     # The index of items
 
@@ -205,10 +238,6 @@ class Transaction(ABC):
     async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         """Keep keys and the checksums of their entries; one that is kept already stays."""
 
-    @abstractmethod
-    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
-        """Delete kept keys of appends before a position, and of earlier lives."""
-
     # The journal
 
     @abstractmethod
@@ -230,8 +259,14 @@ class Transaction(ABC):
         """Write the key of the change that undid this line into it."""
 
     @abstractmethod
-    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
-        """Delete the journal lines whose keys are not in `kept`, and parts of earlier lives."""
+    async def delete_old_parts(
+        self, row: SessionRow, lines: Collection[str], keys_from: int
+    ) -> None:
+        """Delete journal lines, kept keys and snapshots that a vacuum does not keep.
+
+        These are lines whose keys are not in `lines`, kept keys of appends before `keys_from`, and
+        all of earlier lives.
+        """
 
     # Snapshots
 

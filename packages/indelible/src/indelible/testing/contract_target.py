@@ -121,10 +121,7 @@ class OpenUrl:
         if engine.storage is Storage.MEMORY:
             return self.url, {}
         if self.path is not None:
-            file = str(workspace / "store.db")
-            scheme = engine.schemes[0]
-            # A path without a scheme is SQLite's.
-            return file if scheme == "sqlite" else f"{scheme}:///{file}", {}
+            return f"{engine.schemes[0]}:///{workspace}/store.db", {}
         return self.url, {"namespace": _build_namespace(workspace)}
 
 

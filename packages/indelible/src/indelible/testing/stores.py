@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore
-from indelible.connect import Storage, find_engine
+from indelible.connect import ENGINES, Storage, find_engine
 from indelible.core.backend import AsyncBackend
 from indelible.core.plan import Operation
 from indelible.core.settings import Settings
@@ -22,7 +22,13 @@ from indelible.session_copy import iter_session_ids
 
 T = TypeVar("T")
 
-NEW_FILE = ("sqlite:", "sqlite")
+# Asks for a file of its own: the name of an engine, such as `sqlite:`.
+NEW_FILES = {
+    name: engine
+    for engine in ENGINES
+    if engine.storage is Storage.FILE
+    for name in (engine.name, f"{engine.name}:")
+}
 
 
 class Folders(Protocol):
@@ -135,7 +141,10 @@ def _ignore_warnings() -> Iterator[None]:
 
 
 def _choose_url(url: str, folders: Folders) -> str:
-    return str(folders.mktemp("memory_store") / "memory.db") if url in NEW_FILE else url
+    engine = NEW_FILES.get(url)
+    if engine is None:
+        return url
+    return f"{engine.schemes[0]}:///{folders.mktemp('memory_store')}/memory.db"
 
 
 def _create_namespace() -> str:
@@ -148,7 +157,7 @@ def _erase_afterwards(url: str, namespace: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if url not in NEW_FILE and find_engine(url).storage is not Storage.MEMORY:
+        if url not in NEW_FILES and find_engine(url).storage is not Storage.MEMORY:
             with _ignore_warnings(), indelible.open(url, namespace=namespace) as store:
                 for name in list(iter_session_ids(store, expired=True)):
                     store.forget(name)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from indelible import view
-from indelible.core import rules
 from indelible.core.clock import Clock, read_clock_ms
-from indelible.core.codec import parse_checksum, parse_item
+from indelible.core.codec import parse_item
 from indelible.core.operations import (
     ItemPlace,
     JournalLine,
     LogRow,
-    Outline,
     SessionOrder,
     SnapshotRecord,
-    StoredEntry,
     StoredLine,
 )
 from indelible.core.rows import KeyUse, SessionRow
 from indelible.core.session_list import Place, build_place
 from indelible.core.transaction import Transaction
-from indelible.model import Kind
 from indelible.view import Extents
 
 
@@ -172,56 +167,17 @@ class MemoryTransaction(Transaction):
                 last_activity_ms=max(session.row.last_activity_ms, newest.written_at_ms),
             )
 
-    async def read_entries(
-        self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
-    ) -> list[StoredEntry]:
+    async def read_log(
+        self, row: SessionRow, start: int, stop: int, limit: int | None = None
+    ) -> list[LogRow]:
         log = self._get(row).log
-        positions = list(view.iter_positions(extents))
-        missing = len(positions) - sum(position in log for position in positions)
-        rules.refuse_many_missing(row.name, missing, extents[0][0], extents[-1][1])
-        entries: list[StoredEntry] = []
-        for position in reversed(positions) if newest else positions:
-            entry = log.get(position)
-            if entry is None:
-                entries.append(StoredEntry(position, None, 0, b""))
-            elif entry.kind is None or kinds is None or entry.kind in kinds:
-                entries.append(
-                    StoredEntry(position, entry.kind, entry.written_at_ms, entry.envelope)
-                )
-        return entries
-
-    def _read_rows(self, row: SessionRow, extents: Extents) -> Iterator[LogRow]:
-        """Yield the entries at these positions. A log may have a gap of any size."""
-        log = self._get(row).log
-        for start, stop in extents:
-            if stop - start < len(log):
-                yield from (log[at] for at in range(start, stop) if at in log)
-            else:
-                yield from (log[at] for at in sorted(log) if start <= at < stop)
-
-    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
-        return list(islice(self._read_rows(row, ((start, row.end),)), limit))
-
-    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
-        outlines: list[Outline] = []
-        for each in self._read_rows(row, extents):
-            if each.kind is None:
-                raise rules.build_outline_error(row.name, each.position)
-            size = len(each.envelope)
-            outlines.append(
-                Outline(each.position, each.kind, size, each.keep, each.opens, each.answers)
-            )
-        return outlines
-
-    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
-        return [parse_checksum(each.envelope) for each in self._read_rows(row, ((start, stop),))]
-
-    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
-        sizes = [len(each.envelope) for each in self._read_rows(row, extents)]
-        return len(sizes), sum(sizes)
+        # A log may have a gap of any size.
+        positions = range(start, stop) if stop - start < len(log) else sorted(log)
+        found = (log[at] for at in positions if start <= at < stop and at in log)
+        return list(islice(found, limit))
 
     async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
-        dead = {each.position for each in self._read_rows(row, extents)}
+        dead = {each.position for each in await self._read_extents(row, extents)}
         session = self._change(row)
         session.log = {at: each for at, each in session.log.items() if at not in dead}
 
@@ -253,7 +209,7 @@ class MemoryTransaction(Transaction):
         return KeyUse(key, position, entry.batch, entry.generation)
 
     async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
-        entries = list(self._read_rows(row, ((row.born, row.end),)))
+        entries = await self.read_log(row, row.born, row.end)
         found = (
             KeyUse(each.key, each.position, each.batch, each.generation)
             for each in reversed(entries)
@@ -266,19 +222,8 @@ class MemoryTransaction(Transaction):
 
     async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         session = self._change(row)
-        kept = {
-            use.key: (
-                use,
-                await self.read_checksums(row, use.first, min(use.first + use.entries, row.end)),
-            )
-            for use in uses
-        }
+        kept = {use.key: (use, await self.read_checksums(row, use)) for use in uses}
         session.kept_keys = {**kept, **session.kept_keys}
-
-    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
-        session = self._change(row)
-        kept = session.kept_keys.items()
-        session.kept_keys = {key: (use, sums) for key, (use, sums) in kept if use.first >= before}
 
     # The journal
 
@@ -302,9 +247,15 @@ class MemoryTransaction(Transaction):
             replace(line, undone_by=by) if line.key == key else line for line in session.journal
         )
 
-    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+    async def delete_old_parts(
+        self, row: SessionRow, lines: Collection[str], keys_from: int
+    ) -> None:
         session = self._change(row)
-        session.journal = tuple(line for line in session.journal if line.key in kept)
+        session.journal = tuple(line for line in session.journal if line.key in lines)
+        kept = session.kept_keys.items()
+        session.kept_keys = {
+            key: kept_key for key, kept_key in kept if kept_key[0].first >= keys_from
+        }
 
     # Snapshots
 

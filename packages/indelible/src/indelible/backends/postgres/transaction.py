@@ -136,13 +136,11 @@ _FIND_ITEMS: Final = """
 _READ_LOG: Final = f"""
     SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
         payload, {CONTENT.format(salt="$4")}
-    FROM indelible.entry WHERE session = $1 AND position >= $2 ORDER BY position LIMIT $3"""
+    FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3
+    ORDER BY position LIMIT $5"""
 _READ_OUTLINES: Final = f"""
     SELECT position, kind, octet_length(payload), keep, opens, answers {IN_MANY}"""
 _CHECKSUM: Final = f"substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES})"
-_READ_CHECKSUMS: Final = f"""
-    SELECT {_CHECKSUM} FROM indelible.entry
-    WHERE session = $1 AND position >= $2 AND position < $3 ORDER BY position"""
 _MEASURE_ENTRIES: Final = f"""
     SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint {IN_MANY}"""
 _DELETE_ENTRIES: Final = """
@@ -350,17 +348,15 @@ class PostgresTransaction(Transaction):
         end = rows[-1].position + 1, rows[-1].deadline_ms, rows[-1].written_at_ms
         await Do(_EXTEND_LOG, (*self._context.get_primary_key(row.name), *end))
 
-    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
-        params = row.number, start, limit, self._context.salt(row.name)
+    async def read_log(
+        self, row: SessionRow, start: int, stop: int, limit: int | None = None
+    ) -> list[LogRow]:
+        params = row.number, start, stop, self._context.salt(row.name), limit
         return [build_log_row(*fields) for fields in await Sql(_READ_LOG, params)]
 
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         found = await Sql(_READ_OUTLINES, (row.number, *split_bounds(extents)))
         return [build_outline(row.name, *fields) for fields in sorted(found, key=itemgetter(0))]
-
-    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
-        found = await Sql(_READ_CHECKSUMS, (row.number, start, stop))
-        return [checksum for (checksum,) in found]
 
     async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         ((count, size),) = await Sql(_MEASURE_ENTRIES, (row.number, *split_bounds(extents)))
@@ -450,12 +446,6 @@ class PostgresTransaction(Transaction):
     async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         await Do(_KEEP_KEYS, (row.number, IntArray(use.first for use in uses)))
 
-    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
-        await Do(
-            "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
-            (row.number, row.life, before),
-        )
-
     # The journal
 
     async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
@@ -492,13 +482,19 @@ class PostgresTransaction(Transaction):
     async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         await Do(_MARK_UNDONE, (row.number, row.life, key.encode(), by.encode()))
 
-    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+    async def delete_old_parts(
+        self, row: SessionRow, lines: Collection[str], keys_from: int
+    ) -> None:
         life = row.number, row.life
+        await Do(
+            "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
+            (*life, keys_from),
+        )
         await Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
         await Do(
             "DELETE FROM indelible.journal WHERE session = $1"
             " AND (life <> $2 OR operation <> ALL ($3::bytea[]))",
-            (*life, BytesArray(key.encode() for key in kept)),
+            (*life, BytesArray(key.encode() for key in lines)),
         )
 
     # Snapshots

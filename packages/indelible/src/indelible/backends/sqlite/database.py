@@ -14,7 +14,7 @@ from indelible.backends.sqlite import files, maintenance, risks, schema
 from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
 from indelible.backends.sqlite.readers import READERS_MAX, Readers
 from indelible.backends.sqlite.transaction import SqliteTransaction
-from indelible.backends.sqlite.writer import Writer
+from indelible.backends.sqlite.writer import SqliteWriter
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
 from indelible.core.handlers import READS, perform_blocking
@@ -26,7 +26,7 @@ from indelible.model import Claims
 _MOVED = "was moved, deleted or replaced while it was open"
 
 
-class Database:
+class SqliteDatabase:
     """A file, its writer and its readers."""
 
     readers_max = READERS_MAX
@@ -48,7 +48,9 @@ class Database:
             first.close(checkpoint=not had_log)
             raise
         # It stays open and writes. Closing it would copy the whole log into the file and sync it.
-        self.writer = Writer(self._connect, first, refuse_if_moved=self._refuse_if_moved_recently)
+        self.writer = SqliteWriter(
+            self._connect, first, refuse_if_moved=self._refuse_if_moved_recently
+        )
         self.readers = Readers(
             partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
         )

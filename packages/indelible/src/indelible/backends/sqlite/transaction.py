@@ -25,12 +25,7 @@ from indelible.core.checksums import (
     compute_session_salt,
     split_checksums,
 )
-from indelible.core.codec import (
-    CHECKSUM_BYTES,
-    CHECKSUM_FROM,
-    KIND_BYTES,
-    has_kind,
-)
+from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     ACTIVITY_STEP_MS,
@@ -174,9 +169,6 @@ _READ_LOG = f"""
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _READ_OUTLINES = f"""
     SELECT id & {POSITION_MASK}, kind, length(payload), keep, call_ids, answer_ids FROM entry
-    WHERE id >= ? AND id < ? ORDER BY id"""
-_READ_CHECKSUMS = f"""
-    SELECT ifnull(substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES}), x'') FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
 _MEASURE_ENTRIES = """
     SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry WHERE id >= ? AND id < ?"""
@@ -396,19 +388,18 @@ class SqliteTransaction(Transaction):
                 rows.append((entry_id, number, written_at, whole, content))
         return rows
 
-    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
-        ids = build_entry_ids(row.number, start, row.end)
-        found = self._db.execute(_READ_LOG, (self._salt(row), *ids, limit))
+    async def read_log(
+        self, row: SessionRow, start: int, stop: int, limit: int | None = None
+    ) -> list[LogRow]:
+        ids = build_entry_ids(row.number, start, stop)
+        most = -1 if limit is None else limit
+        found = self._db.execute(_READ_LOG, (self._salt(row), *ids, most))
         return [build_log_row(*fields) for fields in found]
 
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         ids = [build_entry_ids(row.number, start, stop) for start, stop in extents]
         found = chain.from_iterable(self._db.execute(_READ_OUTLINES, each) for each in ids)
         return [build_outline(row.name, *fields) for fields in found]
-
-    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
-        found = self._db.execute(_READ_CHECKSUMS, build_entry_ids(row.number, start, stop))
-        return [checksum for (checksum,) in found]
 
     async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         count = size = 0
@@ -506,16 +497,9 @@ class SqliteTransaction(Transaction):
 
     async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         for use in uses:
-            stop = min(use.first + use.entries, row.end)
-            joined = b"".join(await self.read_checksums(row, use.first, stop))
+            joined = b"".join(await self.read_checksums(row, use))
             fields = (row.number, row.life, *use, joined)
             self._db.execute(_KEEP_KEY, (*fields, compute_row_checksum(*fields)))
-
-    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
-        self._db.execute(
-            "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
-            (row.number, row.life, before),
-        )
 
     # The journal
 
@@ -551,14 +535,19 @@ class SqliteTransaction(Transaction):
     async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         self._db.execute(_MARK_UNDONE, (by, row.number, row.life, key))
 
-    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+    async def delete_old_parts(
+        self, row: SessionRow, lines: Collection[str], keys_from: int
+    ) -> None:
+        life = row.number, row.life
+        self._db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", life)
         self._db.execute(
-            "DELETE FROM snapshot WHERE session = ? AND life <> ?", (row.number, row.life)
+            "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
+            (*life, keys_from),
         )
-        lines = self._db.execute(
+        found = self._db.execute(
             "SELECT number, life, operation FROM journal WHERE session = ?", (row.number,)
         )
-        old = [(number,) for number, life, key in lines if life != row.life or key not in kept]
+        old = [(number,) for number, life, key in found if life != row.life or key not in lines]
         self._db.execute_many("DELETE FROM journal WHERE number = ?", old)
 
     # Snapshots

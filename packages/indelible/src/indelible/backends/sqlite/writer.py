@@ -1,35 +1,25 @@
-"""The writing connection: each batch of writes is one transaction.
-
-Ctrl-C may come between any two calls. The lock is taken by `with` alone, which cannot be
-interrupted halfway. If an interrupt left a transaction open, the next batch closes the connection.
-"""
+"""The writing connection. If Ctrl-C left a transaction open, the next batch closes it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, SqliteConnection
 from indelible.backends.sqlite.transaction import SqliteTransaction
-from indelible.core.embedded import Write
-from indelible.core.handlers import perform_blocking
-from indelible.core.plan import Operation
-from indelible.errors import (
-    BusyError,
-    ClosedError,
-    MemoryStoreError,
-    OutcomeUnknownError,
-    UnavailableError,
-)
+from indelible.core.embedded import BatchWriter
+from indelible.errors import BusyError, ClosedError, MemoryStoreError
 
 T = TypeVar("T")
 
 
-class Writer:
+class SqliteWriter(BatchWriter):
     """The only connection that writes."""
+
+    engine_error = apsw.Error
 
     def __init__(
         self,
@@ -38,53 +28,26 @@ class Writer:
         *,
         refuse_if_moved: Callable[[], None],
     ) -> None:
+        super().__init__()
         self._connect = connect
         self._refuse_if_moved = refuse_if_moved
         # None after a failure, or a fork, until the next write.
         self._connection: SqliteConnection | None = connection
-        self._lock = threading.Lock()
         self._closed = False
         # Whether the lock is held because this process forks.
         self._paused = False
         self._inherited: SqliteConnection | None = None
 
-    def write(self, batch: list[Write]) -> None:
-        """Perform writes in one transaction, and answer each.
+    def begin(self) -> SqliteTransaction:
+        """Begin a transaction that holds the write lock of the file."""
+        connection = self._get_connection()
+        connection.execute(BEGIN_WRITE)
+        return SqliteTransaction(connection)
 
-        A refusal concerns its own caller alone. If the engine fails, the whole batch is rolled
-        back, and every caller is told.
-        """
-        with self._lock:
-            committing = False
-            current: Write | None = None
-            outcomes: list[Any] = []
-            try:
-                connection = self._get_connection()
-                connection.execute(BEGIN_WRITE)
-                tx = SqliteTransaction(connection)
-                for pending in batch:
-                    current = pending
-                    outcomes.append(_perform(tx, pending.request))
-                current, committing = None, True
-                connection.execute(COMMIT)
-            except MemoryStoreError as error:
-                self._abandon(error)
-                for pending in batch:
-                    pending.fail(error.copy())
-            except BaseException as error:
-                # A bug in one handler, or Ctrl-C in this thread: not the error of the other writes.
-                self._abandon(error)
-                for pending in batch:
-                    own = pending is current and isinstance(error, Exception)
-                    pending.fail(error if own else _build_interrupted_error(committing=committing))
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for pending, outcome in zip(batch, outcomes, strict=True):
-                    if isinstance(outcome, MemoryStoreError):
-                        pending.fail(outcome)
-                    else:
-                        pending.succeed(outcome)
+    def commit(self) -> None:
+        """Commit, and sync as the durability asks for."""
+        assert self._connection is not None
+        self._connection.execute(COMMIT)
 
     def run_outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run something on the writing connection, outside of any transaction."""
@@ -129,7 +92,7 @@ class Writer:
             connection = self._connection = self._connect()
         return connection
 
-    def _abandon(self, error: BaseException) -> None:
+    def abandon(self, error: BaseException) -> None:
         """Roll back, and close a connection that may be in a bad state."""
         connection = self._connection
         if connection is None:
@@ -147,23 +110,3 @@ class Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(checkpoint=checkpoint)
-
-
-def _perform(tx: SqliteTransaction, op: Operation[Any]) -> Any:
-    """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
-    try:
-        return perform_blocking(tx, op)
-    except MemoryStoreError as error:
-        if isinstance(error.__cause__, apsw.Error):
-            raise
-        return error
-
-
-def _build_interrupted_error(*, committing: bool) -> MemoryStoreError:
-    """Build the error for writes that were rolled back because of another one of their batch."""
-    if committing:
-        return OutcomeUnknownError("the commit was interrupted: it may have landed")
-    return UnavailableError(
-        "another write of the same group was interrupted, and the group was rolled back: nothing"
-        " was written, so it is safe to try again"
-    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from indelible.core.clock import to_datetime
-from indelible.core.codec import decode_all, decode_row
+from indelible.core.codec import decode_row
 from indelible.core.content import get_content_text, has_text
 from indelible.core.cursors import build_cursor, parse_cursor
 from indelible.core.history import Entries, History
@@ -69,9 +69,7 @@ class EntryDecoder:
 
     def decode_all(self, rows: Sequence[StoredEntry]) -> list[Any]:
         """Decode rows; damaged ones that were collected are left out."""
-        if self._quarantine:
-            return [value for value in map(self.decode, rows) if value is not None]
-        return decode_all(rows, session=self._session)
+        return [value for value in map(self.decode, rows) if value is not None]
 
     def to_entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
         """Decode rows to entries; damaged ones that were collected are left out."""
