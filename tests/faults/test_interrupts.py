@@ -70,7 +70,7 @@ def slots_held(store):
         case SqliteBackend():
             leased = [backend._database.readers._slots]
         case RedisBackend():
-            leased = [each.slots for each in backend.find_servers().channels.values()]
+            return sum(each.batcher.sending for each in backend.find_servers().channels.values())
         case PostgresBackend():
             return backend.batcher.sending + backend.pool.held
         case _:
@@ -120,7 +120,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {"sqlite": "write", "redis": "_exchange", "postgres": "_send_group"}
+LEADS = {"sqlite": "write", "redis": "_send", "postgres": "_send_group"}
 FOLLOWERS = 3
 
 

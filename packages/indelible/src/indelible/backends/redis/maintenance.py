@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.redis.calls import (
-    HANDLERS,
-    Argument,
-    RedisContext,
-    to_pairs,
-)
 from indelible.backends.redis.keys import (
     HEAD,
     JOURNAL,
@@ -26,10 +20,11 @@ from indelible.backends.redis.keys import (
 from indelible.backends.redis.log_rows import get_checksum, parse_row
 from indelible.backends.redis.read import read_rows
 from indelible.backends.redis.requests import (
-    call_script,
-    count_servers,
+    HANDLERS,
+    Argument,
+    RedisContext,
     require,
-    send_commands,
+    to_pairs,
 )
 from indelible.backends.redis.sessions import SCAN_KEYS, read_parts
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
@@ -120,9 +115,7 @@ def _reclaim_active(
     for key, value in known:
         arguments += (key, value)
     arguments += [line.key for line in lines if line.key not in keeping]
-    (answer,) = yield from call_script(
-        context, context.write("vacuum_begin", op.session, *arguments, repeatable=False)
-    )
+    (answer,) = yield context.write("vacuum_begin", op.session, *arguments, repeatable=False)
     if answer == b"changed":
         return None
     removed = yield from _measure(context, op.session, dead if size.entries else (), head.life)
@@ -139,15 +132,12 @@ def _reclaim_dead(
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     if op.dry_run:
         return size
-    (answer,) = yield from call_script(
-        context,
-        context.write(
-            "delete_expired",
-            op.session,
-            life,
-            STAGE_ABANDONED_S * 1000,
-            repeatable=False,
-        ),
+    (answer,) = yield context.write(
+        "delete_expired",
+        op.session,
+        life,
+        STAGE_ABANDONED_S * 1000,
+        repeatable=False,
     )
     return None if answer == b"changed" else size
 
@@ -161,9 +151,7 @@ def _measure(
         at: int | None = start
         while at is not None:
             call = context.write if life else context.read
-            count, length, at = yield from call_script(
-                context, call("measure_entries", session, at, stop, life)
-            )
+            count, length, at = yield call("measure_entries", session, at, stop, life)
             entries, size = entries + count, size + length
     return ReclaimResult(entries, size)
 
@@ -205,9 +193,7 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
     forks = yield from _find_forks(context, op.session)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    snapshots = yield from call_script(
-        context, context.write("erase", op.session, repeatable=False)
-    )
+    snapshots = yield context.write("erase", op.session, repeatable=False)
     kept = yield from _find_copies_on_disk(context)
     return EraseResult(size.entries, snapshots, size.size_bytes, forks, kept)
 
@@ -223,7 +209,7 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     entries, size, more = 0, 0, 1
     while more:
         call = context.write("erase_item", op.session, *arguments, repeatable=False)
-        count, length, more = yield from call_script(context, call)
+        count, length, more = yield call
         entries, size = entries + count, size + length
         # The line was written with the first portion.
         context = context.copy_with(None)
@@ -243,7 +229,7 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
     """Find the forks of a session. They lie anywhere, so every session is looked at."""
     names: set[str] = set()
-    servers = yield from count_servers(context)
+    servers = yield context.count_servers()
     for server in range(servers):
         cursor = 0
         while True:
@@ -255,10 +241,10 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
                 "COUNT",
                 SCAN_KEYS,
             )
-            (scanned,) = yield from send_commands(context, server, (scan,))
+            (scanned,) = yield context.send(server, scan)
             after, heads = require(context, scanned)
             looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
-            origins = (yield from send_commands(context, server, looks)) if looks else []
+            origins = (yield context.send(server, *looks)) if looks else []
             names |= {
                 name
                 for key, origin in zip(heads, origins, strict=True)
@@ -337,7 +323,7 @@ def _check_items(context: RedisContext, session: str) -> Plan[list[str]]:
         at: bytes | None = b""
         while at is not None:
             call = context.read("check_items", session, side, at)
-            at, positions = yield from call_script(context, call)
+            at, positions = yield call
             wrong += [f"an item at position {int(position)} {what}" for position in positions]
     return wrong
 
@@ -349,7 +335,7 @@ def quarantine(context: RedisContext, op: Quarantine) -> Plan[None]:
     for position, reason, raw in op.entries:
         arguments += (position, reason, raw)
     if arguments:
-        yield from call_script(context, context.write("quarantine", op.session, *arguments))
+        yield context.write("quarantine", op.session, *arguments)
 
 
 @HANDLERS.handles(ReadQuarantine)

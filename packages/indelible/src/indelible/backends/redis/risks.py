@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from indelible.backends.redis.calls import HANDLERS, RedisContext
+from indelible.backends.redis.requests import HANDLERS, RedisContext
 from indelible.backends.redis.settings import RedisSettings, read_settings
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks

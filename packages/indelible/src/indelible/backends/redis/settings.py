@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, RedisContext
-from indelible.backends.redis.requests import count_servers, send_commands
+from indelible.backends.redis.requests import HANDLERS, RedisContext
 from indelible.core.operations import Identify
 from indelible.core.plan import Plan
 from indelible.model import Durability
@@ -60,7 +59,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
     """Read the settings of every server that holds keys."""
-    servers = yield from count_servers(context)
+    servers = yield context.count_servers()
     found: list[RedisSettings] = []
     for server in range(servers):
         settings = yield from _read_server(context, server)
@@ -71,7 +70,7 @@ def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
 def _read_server(context: RedisContext, server: int) -> Plan[RedisSettings]:
     """Ask one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
-    info, *configured = yield from send_commands(context, server, commands)
+    info, *configured = yield context.send(server, *commands)
     values = {
         name: _parse_configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)
     }
@@ -81,13 +80,11 @@ def _read_server(context: RedisContext, server: int) -> Plan[RedisSettings]:
 @HANDLERS.handles(Identify)
 def identify(context: RedisContext, _op: Identify) -> Plan[str | None]:
     """Return the runs of the servers and the database; None if they do not say."""
-    servers = yield from count_servers(context)
+    servers = yield context.count_servers()
     runs: list[str] = []
     database = ""
     for server in range(servers):
-        info, client = yield from send_commands(
-            context, server, (("INFO", "server"), ("CLIENT", "INFO"))
-        )
+        info, client = yield context.send(server, ("INFO", "server"), ("CLIENT", "INFO"))
         run = parse_info(info).get("run_id")
         words = client.decode("utf-8", "replace").split() if isinstance(client, bytes) else ()
         database = next((word for word in words if word.startswith("db=")), "")

@@ -31,6 +31,9 @@ from indelible.model import Durability
 # One connection writes, since those who write at once share its round trips; the others read.
 WRITE_CONNECTIONS = 1
 READ_CONNECTIONS = 8
+# The bound of a pool, which is far wider: a connection that Ctrl-C hit while it was taken or given
+# back may stay on the books of the pool until that is closed.
+POOL_CONNECTIONS = 1000
 # Connecting is one round trip; a server that does not answer it will not answer the call either.
 CONNECT_S_MAX = 5.0
 # The map of slots is asked of one server after the other, each with this share of the time.
@@ -155,21 +158,13 @@ def is_simulated(target: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "fakeredis" for kind in kinds)
 
 
-def keeps_connections(pool: Any, *, owned: bool) -> bool:
-    """Whether connections are kept between requests: they are ours, or there are many."""
-    least: int = 2 * (WRITE_CONNECTIONS + READ_CONNECTIONS)
-    return owned or pool.max_connections >= least
-
-
 def build_client(options: RedisOptions, *, awaited: bool) -> Any:
     """Make the client of a single server. It connects when it is first used."""
     scheme, _, settings = _parse_url(options.target)
     module: Any = redis.asyncio if awaited else redis
     pool = module.ConnectionPool(
         connection_class=(_AWAITED if awaited else _BLOCKING)[scheme],
-        # The slots are the bound. The pool's is wider: a connection that was interrupted while it
-        # was taken or released may stay on its books.
-        max_connections=2 * (WRITE_CONNECTIONS + READ_CONNECTIONS),
+        max_connections=POOL_CONNECTIONS,
         **_complete(settings, options.timeout_s, awaited=awaited),
     )
     return module.Redis.from_pool(pool)

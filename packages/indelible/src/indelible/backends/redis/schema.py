@@ -14,9 +14,13 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     stages,
     views,
 )
-from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
-from indelible.backends.redis.requests import reach_server, require, send_commands
+from indelible.backends.redis.requests import (
+    HANDLERS,
+    Argument,
+    RedisContext,
+    require,
+)
 from indelible.backends.redis.settings import read_settings
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.operations import ReadCursorKey
@@ -59,7 +63,6 @@ def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
 
 def prepare(context: RedisContext) -> Plan[None]:
     """Reach every server, and refuse what is too new or gives less than was demanded."""
-    yield from reach_server(context)
     every = yield from read_settings(context)
     risks.refuse_weaker(
         every, demanded=context.demanded, simulated=context.simulated, shown=context.shown
@@ -72,7 +75,7 @@ def prepare(context: RedisContext) -> Plan[None]:
 def _set_once(context: RedisContext, key: str, value: Argument) -> Plan[Any]:
     """Return the value of a key, after setting it if there is none."""
     commands = (("SET", key, value, "NX"), ("GET", key))
-    replies = yield from send_commands(context, key, commands)
+    replies = yield context.send(key, *commands)
     _, found = [require(context, reply) for reply in replies]
     return found
 
