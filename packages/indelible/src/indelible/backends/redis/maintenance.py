@@ -23,11 +23,10 @@ from indelible.backends.redis.requests import (
     HANDLERS,
     Argument,
     RedisContext,
-    require,
     to_pairs,
 )
-from indelible.backends.redis.sessions import SCAN_KEYS, read_parts
-from indelible.backends.redis.settings import list_copies_on_disk, read_settings
+from indelible.backends.redis.risks import list_copies_on_disk, read_settings
+from indelible.backends.redis.sessions import Bookmark, read_parts, scan_keys
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
@@ -229,31 +228,18 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
     """Find the forks of a session. They lie anywhere, so every session is looked at."""
     names: set[str] = set()
-    servers = yield context.count_servers()
-    for server in range(servers):
-        cursor = 0
-        while True:
-            scan = (
-                "SCAN",
-                cursor,
-                "MATCH",
-                build_heads_pattern(context.namespace, ""),
-                "COUNT",
-                SCAN_KEYS,
-            )
-            (scanned,) = yield context.send(server, scan)
-            after, heads = require(context, scanned)
-            looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
-            origins = (yield context.send(server, *looks)) if looks else []
-            names |= {
-                name
-                for key, origin in zip(heads, origins, strict=True)
-                # One that is on its way to another server is found there.
-                if origin == session.encode() and (name := parse_session(key)) is not None
-            }
-            cursor = int(after)
-            if cursor == 0:
-                break
+    pattern = build_heads_pattern(context.namespace, "")
+    after = Bookmark()
+    while after.server < (yield context.count_servers()):
+        at, after, heads = yield from scan_keys(context, after, pattern)
+        looks = [("HGET", replace_part(key, VIEW), "forked") for key in heads]
+        origins = (yield context.send(at.server, *looks)) if looks else []
+        names |= {
+            name
+            for key, origin in zip(heads, origins, strict=True)
+            # One that is on its way to another server is found there.
+            if origin == session.encode() and (name := parse_session(key)) is not None
+        }
     return tuple(sorted(names))
 
 

@@ -21,7 +21,7 @@ from indelible.backends.redis.requests import (
     RedisContext,
     require,
 )
-from indelible.backends.redis.settings import read_settings
+from indelible.backends.redis.risks import read_settings
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.operations import ReadCursorKey
 from indelible.core.plan import Plan

@@ -25,6 +25,7 @@ from indelible.backends.redis.requests import (
     encode_ttl_ms,
     require,
 )
+from indelible.backends.redis.risks import parse_info
 from indelible.core import rules, session_list
 from indelible.core.operations import (
     Head,
@@ -293,16 +294,24 @@ def _scan(
     """Call SCAN once; returns where it began, where the next call begins, and what it found."""
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
+    began, after, found = yield from scan_keys(context, at, pattern, keys)
+    sessions = yield from _read_heads(context, began.server, found)
+    listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
+    return began, after, listed
+
+
+def scan_keys(
+    context: RedisContext, at: Bookmark, pattern: str, keys: int = SCAN_KEYS
+) -> Plan[tuple[Bookmark, Bookmark, list[bytes]]]:
+    """Look at some keys of a server; returns where that began, where to go on, and what matched."""
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield context.send(at.server, ("INFO", "server"), scan)
-    run, (cursor, found) = parse_run(info), require(context, scanned)
+    run, (cursor, found) = parse_info(info).get("run_id", "")[:8], require(context, scanned)
     if at.run and run != at.run:
         # Another process serves these keys now, in an order of its own: from its beginning.
-        return (yield from _scan(context, op, Bookmark(at.server), keys))
-    sessions = yield from _read_heads(context, at.server, found)
-    listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
+        return (yield from scan_keys(context, Bookmark(at.server), pattern, keys))
     after = Bookmark(at.server, run, int(cursor)) if int(cursor) else Bookmark(at.server + 1)
-    return at._replace(run=run), after, listed
+    return at._replace(run=run), after, found
 
 
 def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[list[FoundSession]]:
@@ -342,13 +351,3 @@ def _read_found(context: RedisContext, name: str) -> Plan[FoundSession]:
     except FormatError:
         return FoundSession(name, None)
     return FoundSession(name, head, head.created_at_ms or 0, head.last_activity_ms or 0)
-
-
-def parse_run(info: Any) -> str:
-    """Return the id of the run of a server; empty if it does not say."""
-    if not isinstance(info, bytes):
-        return ""
-    for line in info.splitlines():
-        if line.startswith(b"run_id:"):
-            return line.partition(b":")[2].decode("ascii", "replace")[:8]
-    return ""
