@@ -12,7 +12,6 @@ from indelible.backends.redis.options import (
     TIMEOUT_S_MIN,
     RedisOptions,
     build_cluster_client,
-    limit_connect_time,
 )
 
 # Who owns connections: they cannot be used in another event loop, and both sides of a fork would
@@ -58,6 +57,8 @@ class _NodePool:
 
     def __init__(self, node: Any) -> None:
         self._node = node
+        self.connection_class = node.connection_class
+        self.connection_kwargs = node.connection_kwargs
 
     async def get_connection(self) -> Any:
         connection = self._node.acquire_connection()
@@ -75,15 +76,26 @@ class _NodePool:
         self._node.release(connection)
 
 
-def get_connection(pool: Any, left_s: float) -> Any:
-    """Take a connection of a pool, which is opened in the time that is left."""
-    with limit_connect_time(max(left_s, TIMEOUT_S_MIN)):
-        return pool.get_connection()
+def open_connection(pool: Any, left_s: float) -> Any:
+    """Open a connection as those of a pool, in the time that is left."""
+    connection = pool.connection_class(**pool.connection_kwargs)
+    left_s = max(left_s, TIMEOUT_S_MIN)
+    connection.socket_connect_timeout = min(connection.socket_connect_timeout or left_s, left_s)
+    # For the replies to AUTH and SELECT; later ones have the time that their call has left.
+    connection.socket_timeout = min(connection.socket_timeout or left_s, left_s)
+    connection.connect()
+    return connection
 
 
-async def get_connection_async(pool: Any, _left_s: float) -> Any:
-    """Take a connection of a pool."""
-    return await pool.get_connection()
+async def open_connection_async(pool: Any, _left_s: float) -> Any:
+    """Open a connection as those of a pool."""
+    connection = pool.connection_class(**pool.connection_kwargs)
+    try:
+        await connection.connect()
+    except BaseException:
+        await disconnect_async(connection)
+        raise
+    return connection
 
 
 def has_ended(connection: Any) -> bool:

@@ -24,12 +24,12 @@ from redis.exceptions import (
 
 from indelible.backends.redis.connection_io import (
     disconnect,
-    get_connection,
     get_owner,
     get_pool,
     has_ended,
     is_past,
     open_cluster,
+    open_connection,
     read_reply,
     set_timeout,
 )
@@ -232,7 +232,7 @@ class Servers:
     def close(self) -> None:
         """Wait for what was sent; close the connections, if they are ours."""
         for channel in list(self.channels.values()):
-            channel.batcher.close()
+            channel.close()
         if self._context.owned and self._client is not None:
             self._client.close()
 
@@ -308,14 +308,17 @@ class Cluster(Servers):
 class Channel:
     """Requests to one server: one batch at a time of those that write, some of those that read.
 
-    So many connections are taken from the pool of redis-py, and no more. Our own are not given back
-    after each batch, which would take a fifth of an append.
+    So many connections are used at once, and no more. Our own are kept here: to take one from a
+    pool of redis-py and to give it back takes a fifth of an append. Those of the application are
+    its pool's.
     """
 
     def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
         self._pool = pool
         self._context = context
-        # Connections between two batches.
+        # Connections of our own: all that are open, and those between two batches. Ctrl-C may keep
+        # one from coming back, which is closed with the others.
+        self._opened: list[Any] = []
         self._idle: list[Any] = []
         self.batcher: Batcher[Request, list[Any]] = Batcher(
             self._send,
@@ -366,31 +369,41 @@ class Channel:
                 self._give_back(connection, reusable=reusable)
 
     def _take(self, left_s: float) -> Any:
-        """Return an idle connection that is alive, or one of the pool."""
+        """Return a connection that is alive."""
         connection = None
-        with suppress(IndexError):
-            connection = self._idle.pop()
-        if connection is not None and has_ended(connection):
-            self._give_back(connection, reusable=False)
-            connection = None
-        if connection is None:
-            connection = get_connection(self._pool, left_s)
+        if self._context.owned:
+            with suppress(IndexError):
+                connection = self._idle.pop()
+            if connection is not None and has_ended(connection):
+                self._give_back(connection, reusable=False)
+                connection = None
+            if connection is None:
+                connection = open_connection(self._pool, left_s)
+                self._opened.append(connection)
+        else:
+            connection = self._pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
             set_timeout(connection, left_s)
         return connection
 
     def _give_back(self, connection: Any, *, reusable: bool) -> None:
-        """Keep a connection of our own for the next batch; close it if replies may still come.
-
-        One that Ctrl-C keeps from being given back is closed with the pool.
-        """
-        if reusable and self._context.owned:
-            self._idle.append(connection)
-            return
+        """Keep a connection for the next batch, or close it if replies may still come."""
         if not reusable:
             with suppress(RedisError, OSError):
                 disconnect(connection)
-        elif not self._context.simulated:
-            set_timeout(connection, None)
-        self._pool.release(connection)
+        if not self._context.owned:
+            if reusable and not self._context.simulated:
+                set_timeout(connection, None)
+            self._pool.release(connection)
+        elif reusable:
+            self._idle.append(connection)
+        else:
+            self._opened.remove(connection)
+
+    def close(self) -> None:
+        """Refuse further requests, and close the connections."""
+        self.batcher.close()
+        for connection in self._opened:
+            with suppress(RedisError, OSError):
+                disconnect(connection)

@@ -22,12 +22,12 @@ from redis.exceptions import (
 
 from indelible.backends.redis.connection_io import (
     disconnect_async,
-    get_connection_async,
     get_owner_async,
     get_pool_async,
     has_ended_async,
     is_past_async,
     open_cluster_async,
+    open_connection_async,
     read_reply_async,
     set_timeout_async,
 )
@@ -230,7 +230,7 @@ class AsyncServers:
     async def close(self) -> None:
         """Wait for what was sent; close the connections, if they are ours."""
         for channel in list(self.channels.values()):
-            await channel.batcher.close()
+            await channel.close()
         if self._context.owned and self._client is not None:
             await self._client.aclose()
 
@@ -306,14 +306,17 @@ class AsyncCluster(AsyncServers):
 class AsyncChannel:
     """Requests to one server: one batch at a time of those that write, some of those that read.
 
-    So many connections are taken from the pool of redis-py, and no more. Our own are not given back
-    after each batch, which would take a fifth of an append.
+    So many connections are used at once, and no more. Our own are kept here: to take one from a
+    pool of redis-py and to give it back takes a fifth of an append. Those of the application are
+    its pool's.
     """
 
     def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
         self._pool = pool
         self._context = context
-        # Connections between two batches.
+        # Connections of our own: all that are open, and those between two batches. Ctrl-C may keep
+        # one from coming back, which is closed with the others.
+        self._opened: list[Any] = []
         self._idle: list[Any] = []
         self.batcher: AsyncBatcher[Request, list[Any]] = AsyncBatcher(
             self._send,
@@ -364,31 +367,41 @@ class AsyncChannel:
                 await self._give_back(connection, reusable=reusable)
 
     async def _take(self, left_s: float) -> Any:
-        """Return an idle connection that is alive, or one of the pool."""
+        """Return a connection that is alive."""
         connection = None
-        with suppress(IndexError):
-            connection = self._idle.pop()
-        if connection is not None and await has_ended_async(connection):
-            await self._give_back(connection, reusable=False)
-            connection = None
-        if connection is None:
-            connection = await get_connection_async(self._pool, left_s)
+        if self._context.owned:
+            with suppress(IndexError):
+                connection = self._idle.pop()
+            if connection is not None and await has_ended_async(connection):
+                await self._give_back(connection, reusable=False)
+                connection = None
+            if connection is None:
+                connection = await open_connection_async(self._pool, left_s)
+                self._opened.append(connection)
+        else:
+            connection = await self._pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
             set_timeout_async(connection, left_s)
         return connection
 
     async def _give_back(self, connection: Any, *, reusable: bool) -> None:
-        """Keep a connection of our own for the next batch; close it if replies may still come.
-
-        One that Ctrl-C keeps from being given back is closed with the pool.
-        """
-        if reusable and self._context.owned:
-            self._idle.append(connection)
-            return
+        """Keep a connection for the next batch, or close it if replies may still come."""
         if not reusable:
             with suppress(RedisError, OSError):
                 await disconnect_async(connection)
-        elif not self._context.simulated:
-            set_timeout_async(connection, None)
-        await self._pool.release(connection)
+        if not self._context.owned:
+            if reusable and not self._context.simulated:
+                set_timeout_async(connection, None)
+            await self._pool.release(connection)
+        elif reusable:
+            self._idle.append(connection)
+        else:
+            self._opened.remove(connection)
+
+    async def close(self) -> None:
+        """Refuse further requests, and close the connections."""
+        await self.batcher.close()
+        for connection in self._opened:
+            with suppress(RedisError, OSError):
+                await disconnect_async(connection)
