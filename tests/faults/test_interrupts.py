@@ -12,6 +12,7 @@ from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite.driver import SqliteBackend
+from indelible.core.leases import Leased
 from tests.support import postgres_server
 from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
 from tests.support.stores import EMBEDDED, ENGINES, empty_url
@@ -151,7 +152,7 @@ def holding(engine, store, monkeypatch):
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
             # One sender, so that whoever comes next has to wait.
-            batcher._senders_max = 1
+            batcher._senders = Leased(range(1))
     return gate, there, waiting
 
 

@@ -22,6 +22,15 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from indelible.backends.redis import (  # noqa: F401 (each registers its handlers)
+    append,
+    audit,
+    maintenance,
+    read,
+    sessions,
+    stages,
+    views,
+)
 from indelible.backends.redis.connection_io import (
     disconnect,
     get_owner,
@@ -66,7 +75,8 @@ from indelible.backends.redis.requests import (
     needs_text,
     note_lost,
 )
-from indelible.backends.redis.schema import prepare, read_claims
+from indelible.backends.redis.risks import read_claims
+from indelible.backends.redis.schema import prepare
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import Batcher
 from indelible.core.deadline import Deadline, limit_time

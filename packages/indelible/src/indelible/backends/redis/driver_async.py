@@ -20,6 +20,15 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from indelible.backends.redis import (  # noqa: F401 (each registers its handlers)
+    append,
+    audit,
+    maintenance,
+    read,
+    sessions,
+    stages,
+    views,
+)
 from indelible.backends.redis.connection_io import (
     disconnect_async,
     get_owner_async,
@@ -64,7 +73,8 @@ from indelible.backends.redis.requests import (
     needs_text,
     note_lost,
 )
-from indelible.backends.redis.schema import prepare, read_claims
+from indelible.backends.redis.risks import read_claims
+from indelible.backends.redis.schema import prepare
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import AsyncBatcher
 from indelible.core.deadline import Deadline, limit_time_async

@@ -295,24 +295,20 @@ def refuse_weaker(
         )
 
 
-def build_claims(
-    every: Sequence[RedisSettings],
-    *,
-    demanded: Durability | None,
-    simulated: bool,
-    cluster: bool,
-    ttl_clock: str,
-) -> Claims:
-    """Build what is promised on these servers."""
+def read_claims(context: RedisContext) -> Plan[Claims]:
+    """Return what is promised, by the settings as they are now."""
+    every = yield from read_settings(context)
     first = every[0]
-    risks = list_risks(every, demanded=demanded, simulated=simulated)
+    risks = list_risks(every, demanded=context.demanded, simulated=context.simulated)
     return Claims(
-        engine=f"{first.name} cluster" if cluster else first.name,
+        engine=f"{first.name} cluster" if context.is_cluster else first.name,
         engine_version=first.version,
-        durability=compute_durability(every, demanded=demanded, simulated=simulated),
-        multi_process=not simulated,
-        ttl_clock=ttl_clock,
-        simulated=simulated,
+        durability=compute_durability(
+            every, demanded=context.demanded, simulated=context.simulated
+        ),
+        multi_process=not context.simulated,
+        ttl_clock="server" if context.clock is None else "caller",
+        simulated=context.simulated,
         entry_bytes_max=ENTRY_BYTES_MAX,
         batch_entries_max=BATCH_ENTRIES_MAX,
         warnings=tuple(
