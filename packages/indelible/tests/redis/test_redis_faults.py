@@ -8,6 +8,7 @@ from redis_writers import Writer, insist, texts
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
+from indelible.backends.redis.requests import LostError
 from memory_contract.faults.servers.ports import reserve_port
 from tests.support.wait import wait_until
 
@@ -257,3 +258,22 @@ def test_a_full_server_keeps_what_it_knows_of_a_session_that_expired(start):
                 assert store.session("s").status == "expired"
             client.config_set("maxmemory", "0")
         assert store.add_message("s", "user", "back").positions == range(1, 2)
+
+
+def test_a_lost_write_of_a_store_that_was_closed_may_have_landed(url, monkeypatch):
+    store = indelible.open(url)
+    store.add_message("s", "user", "first")
+    backend = store._backend
+    attempt = backend._attempt
+
+    def lose_reply(request):
+        attempt(request)
+        store.close()
+        monkeypatch.setattr(backend, "_attempt", attempt)
+        raise LostError(ConnectionError("the reply"), sent=True)
+
+    monkeypatch.setattr(backend, "_attempt", lose_reply)
+    with pytest.raises(OutcomeUnknownError):
+        store.add_message("s", "user", "hi")
+    with indelible.open(url) as again:
+        assert len(again.get_history("s")) == 2

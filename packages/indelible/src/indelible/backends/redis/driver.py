@@ -64,11 +64,12 @@ from indelible.backends.redis.request_batch import (
 )
 from indelible.backends.redis.requests import (
     HANDLERS,
+    CommandRequest,
     CountServers,
     LostError,
     RedisContext,
     Request,
-    ScriptCall,
+    SendCommands,
     Wait,
     choose_error,
     find_problem,
@@ -181,31 +182,29 @@ class RedisBackend:
             return None
         while True:
             try:
-                answer = self._attempt(op)
+                replies = self._attempt(op)
             except LostError as lost:
                 problem = note_lost(self._context, op, lost)
             except ClosedError as closed:
                 raise choose_error(self._context, op, closed) from closed
             else:
-                if isinstance(op, CountServers):
-                    return answer
-                if needs_text(op, answer):
+                if needs_text(op, replies):
                     continue
-                found = find_problem(self._context, op, answer)
+                found = find_problem(self._context, op, replies)
                 if found is None:
-                    return answer[-1] if isinstance(op, ScriptCall) else answer
+                    return replies if isinstance(op, SendCommands) else replies[-1]
                 problem = found
             wait_s = op.deadline.next_wait_s()
             if wait_s is None or is_final(problem.__cause__):
                 raise problem
             time.sleep(wait_s)
 
-    def _attempt(self, request: Request | CountServers) -> Any:
+    def _attempt(self, request: Request) -> list[Any]:
         """Send a request once; returns the reply to each of its commands, errors among them."""
         servers = self.find_servers()
         try:
             if isinstance(request, CountServers):
-                return servers.count()
+                return [servers.count()]
             channel = servers.find_channel(request)
         except (RedisError, RedisClusterException, OSError) as error:
             raise LostError(error) from error
@@ -228,7 +227,7 @@ class Servers:
         """Count the primaries."""
         return 1
 
-    def find_channel(self, request: Request) -> Channel:
+    def find_channel(self, request: CommandRequest) -> Channel:
         """Return the channel to the server that a request goes to."""
         return self._get_channel("", self._client.connection_pool, writes=request.write)
 
@@ -260,7 +259,7 @@ class Cluster(Servers):
         """Count the primaries."""
         return len(self._list_primaries(self._connect()))
 
-    def find_channel(self, request: Request) -> Channel:
+    def find_channel(self, request: CommandRequest) -> Channel:
         """Return the channel to the server that a request goes to."""
         client = self._connect()
         failed = request.failed
@@ -330,7 +329,7 @@ class Channel:
         # one from coming back, which is closed with the others.
         self._opened: list[Any] = []
         self._idle: list[Any] = []
-        self.batcher: Batcher[Request, list[Any]] = Batcher(
+        self.batcher: Batcher[CommandRequest, list[Any]] = Batcher(
             self._send,
             senders=WRITE_CONNECTIONS if writes else READ_CONNECTIONS,
             requests_max=BATCH_MAX,
@@ -338,7 +337,7 @@ class Channel:
             measure=attrgetter("size"),
         )
 
-    def send(self, request: Request) -> list[Any]:
+    def send(self, request: CommandRequest) -> list[Any]:
         """Send a request, with others that wait, and return the replies.
 
         A write is waited for even by a cancelled task.
@@ -414,6 +413,6 @@ class Channel:
     def close(self) -> None:
         """Refuse further requests, and close the connections."""
         self.batcher.close()
-        for connection in self._opened:
+        for connection in list(self._opened):
             with suppress(RedisError, OSError):
                 disconnect(connection)

@@ -62,11 +62,12 @@ from indelible.backends.redis.request_batch import (
 )
 from indelible.backends.redis.requests import (
     HANDLERS,
+    CommandRequest,
     CountServers,
     LostError,
     RedisContext,
     Request,
-    ScriptCall,
+    SendCommands,
     Wait,
     choose_error,
     find_problem,
@@ -179,31 +180,29 @@ class AsyncRedisBackend:
             return None
         while True:
             try:
-                answer = await self._attempt(op)
+                replies = await self._attempt(op)
             except LostError as lost:
                 problem = note_lost(self._context, op, lost)
             except ClosedError as closed:
                 raise choose_error(self._context, op, closed) from closed
             else:
-                if isinstance(op, CountServers):
-                    return answer
-                if needs_text(op, answer):
+                if needs_text(op, replies):
                     continue
-                found = find_problem(self._context, op, answer)
+                found = find_problem(self._context, op, replies)
                 if found is None:
-                    return answer[-1] if isinstance(op, ScriptCall) else answer
+                    return replies if isinstance(op, SendCommands) else replies[-1]
                 problem = found
             wait_s = op.deadline.next_wait_s()
             if wait_s is None or is_final(problem.__cause__):
                 raise problem
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, request: Request | CountServers) -> Any:
+    async def _attempt(self, request: Request) -> list[Any]:
         """Send a request once; returns the reply to each of its commands, errors among them."""
         servers = self.find_servers()
         try:
             if isinstance(request, CountServers):
-                return await servers.count()
+                return [await servers.count()]
             channel = await servers.find_channel(request)
         except (RedisError, RedisClusterException, OSError) as error:
             raise LostError(error) from error
@@ -226,7 +225,7 @@ class AsyncServers:
         """Count the primaries."""
         return 1
 
-    async def find_channel(self, request: Request) -> AsyncChannel:
+    async def find_channel(self, request: CommandRequest) -> AsyncChannel:
         """Return the channel to the server that a request goes to."""
         return self._get_channel("", self._client.connection_pool, writes=request.write)
 
@@ -258,7 +257,7 @@ class AsyncCluster(AsyncServers):
         """Count the primaries."""
         return len(self._list_primaries(await self._connect()))
 
-    async def find_channel(self, request: Request) -> AsyncChannel:
+    async def find_channel(self, request: CommandRequest) -> AsyncChannel:
         """Return the channel to the server that a request goes to."""
         client = await self._connect()
         failed = request.failed
@@ -328,7 +327,7 @@ class AsyncChannel:
         # one from coming back, which is closed with the others.
         self._opened: list[Any] = []
         self._idle: list[Any] = []
-        self.batcher: AsyncBatcher[Request, list[Any]] = AsyncBatcher(
+        self.batcher: AsyncBatcher[CommandRequest, list[Any]] = AsyncBatcher(
             self._send,
             senders=WRITE_CONNECTIONS if writes else READ_CONNECTIONS,
             requests_max=BATCH_MAX,
@@ -336,7 +335,7 @@ class AsyncChannel:
             measure=attrgetter("size"),
         )
 
-    async def send(self, request: Request) -> list[Any]:
+    async def send(self, request: CommandRequest) -> list[Any]:
         """Send a request, with others that wait, and return the replies.
 
         A write is waited for even by a cancelled task.
@@ -412,6 +411,6 @@ class AsyncChannel:
     async def close(self) -> None:
         """Refuse further requests, and close the connections."""
         await self.batcher.close()
-        for connection in self._opened:
+        for connection in list(self._opened):
             with suppress(RedisError, OSError):
                 await disconnect_async(connection)

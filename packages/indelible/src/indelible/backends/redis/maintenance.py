@@ -131,13 +131,8 @@ def _reclaim_dead(
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     if op.dry_run:
         return size
-    (answer,) = yield context.write(
-        "delete_expired",
-        op.session,
-        life,
-        STAGE_ABANDONED_S * 1000,
-        repeatable=False,
-    )
+    call = context.write("delete_expired", op.session, life, repeatable=False)
+    (answer,) = yield call
     return None if answer == b"changed" else size
 
 

@@ -11,15 +11,15 @@ from redis.exceptions import ReadOnlyError, ResponseError
 from indelible.backends.redis.errors import UnconfirmedError, is_ask, parse_code
 from indelible.backends.redis.requests import (
     Command,
+    CommandRequest,
     LostError,
     RedisContext,
-    Request,
     ScriptCall,
     build_append,
 )
 from indelible.core.batcher import Pending
 
-PendingRequest = Pending[Request, list[Any]]
+PendingRequest = Pending[CommandRequest, list[Any]]
 
 # In a third of the time that redis-py takes. Its annotation allows commands of one word only.
 _pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)

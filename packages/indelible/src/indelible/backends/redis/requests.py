@@ -136,7 +136,8 @@ class ScriptCall(Operation[Any]):
         return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
 
-Request = SendCommands | ScriptCall
+CommandRequest = SendCommands | ScriptCall
+Request = CommandRequest | CountServers
 # Where the arguments of an append say that its key is fresh.
 _FRESH_AT = 3
 
@@ -260,9 +261,7 @@ class AuditMovedError(MemoryStoreBackendError):
         self.lost = lost
 
 
-def note_lost(
-    context: RedisContext, request: Request | CountServers, lost: LostError
-) -> MemoryStoreError:
+def note_lost(context: RedisContext, request: Request, lost: LostError) -> MemoryStoreError:
     """Return the error to end with if there is no time left for another attempt."""
     error = lost.error
     problem = build_unreachable_error(error, shown=context.shown)
@@ -291,6 +290,7 @@ def find_problem(
     then = choose_next(reply)
     if isinstance(request, ScriptCall):
         return _note_refused(context, request, reply, then)
+    assert isinstance(request, SendCommands)
     by_key = isinstance(request.to, str)
     if then is not Next.WAIT and not (by_key and then is Next.MOVE):
         return None
@@ -301,14 +301,10 @@ def find_problem(
 
 def needs_text(request: Request, replies: list[Any]) -> bool:
     """Whether a server does not know a script yet; the next attempt then sends its text."""
-    if (
-        isinstance(request, SendCommands)
-        or request.by_text
-        or not isinstance(replies[-1], theirs.NoScriptError)
-    ):
+    if not isinstance(request, ScriptCall) or request.by_text:
         return False
-    request.by_text = True
-    return True
+    request.by_text = isinstance(replies[-1], theirs.NoScriptError)
+    return request.by_text
 
 
 def _note_refused(
@@ -338,7 +334,7 @@ def _mark_lost(context: RedisContext, call: ScriptCall, error: BaseException) ->
 
 
 def choose_error(
-    context: RedisContext, request: Request | CountServers, error: MemoryStoreError
+    context: RedisContext, request: Request, error: MemoryStoreError
 ) -> MemoryStoreError:
     """Once an attempt may have landed, no later refusal says that nothing was written."""
     if not isinstance(request, ScriptCall) or request.lost is None:

@@ -80,4 +80,4 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
 @HANDLERS.handles(DropStage)
 def drop_stage(context: RedisContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    yield context.write("delete_expired", op.session, op.stage, "")
+    yield context.write("delete_expired", op.session, op.stage)
