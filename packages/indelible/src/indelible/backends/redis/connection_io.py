@@ -81,7 +81,7 @@ def open_connection(pool: Any, left_s: float) -> Any:
     connection = pool.connection_class(**pool.connection_kwargs)
     left_s = max(left_s, TIMEOUT_S_MIN)
     connection.socket_connect_timeout = min(connection.socket_connect_timeout or left_s, left_s)
-    # For the replies to AUTH and SELECT; later ones have the time that their call has left.
+    # For the replies to AUTH and SELECT; every batch sets its own.
     connection.socket_timeout = min(connection.socket_timeout or left_s, left_s)
     connection.connect()
     return connection
@@ -120,17 +120,7 @@ def set_timeout(connection: Any, left_s: float | None) -> None:
 
 
 def set_timeout_async(_connection: Any, _left_s: float | None) -> None:
-    """Do nothing: each read is given its time."""
-
-
-def read_reply(connection: Any, _left_s: float) -> Any:
-    """Read one reply, undecoded even if the client has `decode_responses`."""
-    return connection.read_response(disable_decoding=True)
-
-
-async def read_reply_async(connection: Any, left_s: float) -> Any:
-    """Read one reply, undecoded even if the client has `decode_responses`."""
-    return await connection.read_response(disable_decoding=True, timeout=left_s)
+    """Do nothing: what is awaited has a limit."""
 
 
 def disconnect(connection: Any) -> None:

@@ -39,7 +39,6 @@ from indelible.backends.redis.connection_io import (
     is_past,
     open_cluster,
     open_connection,
-    read_reply,
     set_timeout,
 )
 from indelible.backends.redis.errors import (
@@ -52,6 +51,7 @@ from indelible.backends.redis.errors import (
 from indelible.backends.redis.options import (
     CLUSTER_SLOTS,
     READ_CONNECTIONS,
+    TIMEOUT_S_MIN,
     WRITE_CONNECTIONS,
     RedisOptions,
     build_client,
@@ -69,11 +69,11 @@ from indelible.backends.redis.requests import (
     LostError,
     RedisContext,
     Request,
+    ScriptCall,
     SendCommands,
     Wait,
     choose_error,
     find_problem,
-    needs_text,
     note_lost,
 )
 from indelible.backends.redis.risks import read_claims
@@ -188,11 +188,12 @@ class RedisBackend:
             except ClosedError as closed:
                 raise choose_error(self._context, op, closed) from closed
             else:
-                if needs_text(op, replies):
-                    continue
                 found = find_problem(self._context, op, replies)
                 if found is None:
                     return replies if isinstance(op, SendCommands) else replies[-1]
+                if isinstance(op, ScriptCall) and op.by_text:
+                    # Right away, to where the digest went.
+                    continue
                 problem = found
             wait_s = op.deadline.next_wait_s()
             if wait_s is None or is_final(problem.__cause__):
@@ -361,7 +362,11 @@ class Channel:
                 connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
                     try:
-                        batch.replies.append(read_reply(connection, batch.left_s))
+                        # Undecoded, even if the client has `decode_responses`.
+                        reply = connection.read_response(
+                            disable_decoding=True, timeout=max(batch.left_s, TIMEOUT_S_MIN)
+                        )
+                        batch.replies.append(reply)
                     except ResponseError as error:
                         batch.replies.append(error)
             batch.settle()
@@ -379,10 +384,11 @@ class Channel:
 
     def _take(self, left_s: float) -> Any:
         """Return a connection that is alive."""
-        connection = None
         if self._context.owned:
-            with suppress(IndexError):
+            try:
                 connection = self._idle.pop()
+            except IndexError:
+                connection = None
             if connection is not None and has_ended(connection):
                 self._give_back(connection, reusable=False)
                 connection = None

@@ -37,7 +37,6 @@ from indelible.backends.redis.connection_io import (
     is_past_async,
     open_cluster_async,
     open_connection_async,
-    read_reply_async,
     set_timeout_async,
 )
 from indelible.backends.redis.errors import (
@@ -50,6 +49,7 @@ from indelible.backends.redis.errors import (
 from indelible.backends.redis.options import (
     CLUSTER_SLOTS,
     READ_CONNECTIONS,
+    TIMEOUT_S_MIN,
     WRITE_CONNECTIONS,
     RedisOptions,
     build_client,
@@ -67,11 +67,11 @@ from indelible.backends.redis.requests import (
     LostError,
     RedisContext,
     Request,
+    ScriptCall,
     SendCommands,
     Wait,
     choose_error,
     find_problem,
-    needs_text,
     note_lost,
 )
 from indelible.backends.redis.risks import read_claims
@@ -186,11 +186,12 @@ class AsyncRedisBackend:
             except ClosedError as closed:
                 raise choose_error(self._context, op, closed) from closed
             else:
-                if needs_text(op, replies):
-                    continue
                 found = find_problem(self._context, op, replies)
                 if found is None:
                     return replies if isinstance(op, SendCommands) else replies[-1]
+                if isinstance(op, ScriptCall) and op.by_text:
+                    # Right away, to where the digest went.
+                    continue
                 problem = found
             wait_s = op.deadline.next_wait_s()
             if wait_s is None or is_final(problem.__cause__):
@@ -359,7 +360,11 @@ class AsyncChannel:
                 await connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
                     try:
-                        batch.replies.append(await read_reply_async(connection, batch.left_s))
+                        # Undecoded, even if the client has `decode_responses`.
+                        reply = await connection.read_response(
+                            disable_decoding=True, timeout=max(batch.left_s, TIMEOUT_S_MIN)
+                        )
+                        batch.replies.append(reply)
                     except ResponseError as error:
                         batch.replies.append(error)
             batch.settle()
@@ -377,10 +382,11 @@ class AsyncChannel:
 
     async def _take(self, left_s: float) -> Any:
         """Return a connection that is alive."""
-        connection = None
         if self._context.owned:
-            with suppress(IndexError):
+            try:
                 connection = self._idle.pop()
+            except IndexError:
+                connection = None
             if connection is not None and await has_ended_async(connection):
                 await self._give_back(connection, reusable=False)
                 connection = None

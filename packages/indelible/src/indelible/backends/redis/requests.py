@@ -299,18 +299,14 @@ def find_problem(
     return build_refused_error(reply, shown=context.shown)
 
 
-def needs_text(request: Request, replies: list[Any]) -> bool:
-    """Whether a server does not know a script yet; the next attempt then sends its text."""
-    if not isinstance(request, ScriptCall) or request.by_text:
-        return False
-    request.by_text = isinstance(replies[-1], theirs.NoScriptError)
-    return request.by_text
-
-
 def _note_refused(
     context: RedisContext, call: ScriptCall, reply: Exception, then: Next
 ) -> MemoryStoreError:
-    call.failed, call.by_text = reply, False
+    # A server that was restarted, or told to forget its scripts, is sent the text.
+    call.by_text = isinstance(reply, theirs.NoScriptError) and not call.by_text
+    if call.by_text:
+        return build_refused_error(reply, shown=context.shown)
+    call.failed = reply
     if parse_code(reply) == AUDIT_MOVED:
         raise AuditMovedError(call.lost)
     if isinstance(reply, UnconfirmedError):
