@@ -89,6 +89,21 @@ def test_a_frozen_server_is_an_unknown_outcome_after_the_deadline_and_works_agai
         insist(lambda: store.rollback_to_snapshot("s", snapshot.id))
 
 
+def test_what_a_frozen_server_does_not_take_is_sent_until_the_deadline(start):
+    """Whoever took the client's own time for it would not be back in time for the test."""
+    server = start()
+    client = server.client(socket_timeout=3600)
+    with insist(lambda: indelible.open(client, timeout_s=2)) as store:
+        insist(lambda: store.add_message("s", "user", "before", key="before"))
+        server.freeze()
+        # More than the buffers of both sockets hold.
+        with pytest.raises(OutcomeUnknownError):
+            store.add_message("s", "user", "x" * 30_000_000)
+        server.thaw()
+        assert insist(lambda: texts(store, "s"))[0] == "before"
+    client.close()
+
+
 async def test_a_frozen_server_and_tasks(start):
     server = start()
     async with indelible.open_async(server.url, timeout_s=3) as store:
