@@ -186,4 +186,3 @@ class AsyncSlots(Leased[T]):
         for woken in list(self._waiting):
             if not woken.done():
                 woken.set_result(None)
-
