@@ -24,8 +24,6 @@ SOURCES = (
     f"{POSTGRES}/connection_async.py",
     f"{POSTGRES}/connection_pool_async.py",
     f"{POSTGRES}/client_async.py",
-    f"{REDIS}/channel_async.py",
-    f"{REDIS}/topology_async.py",
     f"{REDIS}/driver_async.py",
 )
 # In this order.

@@ -13,6 +13,7 @@ from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite import SqliteDatabase
 from indelible.core.embedded import EmbeddedBackend
+from indelible.core.leases import Leased
 from tests.support import postgres_server
 from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
 from tests.support.stores import EMBEDDED, ENGINES, PERSISTENT, empty_url, unsynced
@@ -71,7 +72,7 @@ def slots_held(store):
         case EmbeddedBackend(_database=SqliteDatabase(readers=readers)):
             leased = [readers._slots]
         case RedisBackend():
-            leased = [each.slots for each in backend.find_servers().channels.values()]
+            return sum(each.batcher.sending for each in backend.find_servers().channels.values())
         case PostgresBackend():
             return backend.batcher.sending + backend.pool.held
         case _:
@@ -121,7 +122,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {**dict.fromkeys(EMBEDDED, "write"), "redis": "_exchange", "postgres": "_send_group"}
+LEADS = {**dict.fromkeys(EMBEDDED, "write"), "redis": "_send", "postgres": "_send_group"}
 FOLLOWERS = 3
 
 
@@ -144,7 +145,7 @@ def holding(engine, store, monkeypatch):
         case "postgres":
             batcher = backend.batcher
             # One sender, so that whoever comes next has to wait.
-            batcher._senders_max = 1
+            batcher._senders = Leased(range(1))
         case _:
             batcher = backend._batcher
     monkeypatch.setattr(batcher, "_send", held(batcher._send))

@@ -24,8 +24,8 @@ SEAMS = {
         "indelible.backends.sqlite.connection:SqliteConnection.execute_many",
     ),
     "redis": (
-        "indelible.backends.redis.channel:Channel.send",
-        "indelible.backends.redis.channel_async:AsyncChannel.send",
+        "indelible.backends.redis.driver:Channel.send",
+        "indelible.backends.redis.driver_async:AsyncChannel.send",
     ),
     "postgres": (
         "indelible.backends.postgres.connection:PostgresConnection.execute",

@@ -8,8 +8,12 @@ import pytest
 
 import indelible
 from indelible import Gravity, UnsupportedError
-from indelible.backends.redis.risks import compute_durability, list_risks, refuse_weaker
-from indelible.backends.redis.settings import build_settings
+from indelible.backends.redis.risks import (
+    build_settings,
+    compute_durability,
+    list_risks,
+    refuse_weaker,
+)
 from memory_contract.faults.servers.ports import reserve_port
 
 

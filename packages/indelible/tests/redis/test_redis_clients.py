@@ -7,7 +7,7 @@ import redis.asyncio
 
 import indelible
 from indelible import MemoryStoreBackendError, UsageError
-from indelible.backends.redis.connections import RedisOptions, build_client, build_cluster_client
+from indelible.backends.redis.options import RedisOptions, build_client, build_cluster_client
 from tests.support.tls_front import CERTIFICATE, TlsFront
 
 PASSWORD = "s3cret and/more"

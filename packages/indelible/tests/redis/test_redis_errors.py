@@ -39,7 +39,6 @@ def test_the_code_stands_before_the_words(text, code):
 @pytest.mark.parametrize(
     ("error", "then"),
     [
-        (theirs.NoScriptError("x"), Next.SEND_TEXT),
         (theirs.BusyLoadingError("x"), Next.WAIT),
         (theirs.ReadOnlyError("x"), Next.WAIT),
         (theirs.ClusterDownError("x"), Next.WAIT),
@@ -47,7 +46,7 @@ def test_the_code_stands_before_the_words(text, code):
         (theirs.ResponseError("NOREPLICAS Not enough good replicas"), Next.WAIT),
         (theirs.ResponseError("@user_script: 3: -READONLY no"), Next.WAIT),
         (theirs.MovedError("1 host:1"), Next.MOVE),
-        (theirs.AskError("1 host:1"), Next.ASK),
+        (theirs.AskError("1 host:1"), Next.MOVE),
         (theirs.OutOfMemoryError("x"), Next.RAISE),
         (theirs.ResponseError("unknown command"), Next.RAISE),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 import indelible
 from indelible import NEVER
-from indelible.backends.redis.calls import EXPIRY_MARGIN_MS
+from indelible.backends.redis.requests import EXPIRY_MARGIN_MS
 from indelible.backends.redis.scripts import SLACK_SHARE
 from indelible.core.limits import EXPIRED_KNOWN_S
 from tests.support.wait import wait_until

@@ -8,6 +8,7 @@ from redis_writers import Writer, insist, texts
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
+from indelible.backends.redis.requests import LostError
 from memory_contract.faults.servers.ports import reserve_port
 from tests.support.wait import wait_until
 
@@ -86,6 +87,21 @@ def test_a_frozen_server_is_an_unknown_outcome_after_the_deadline_and_works_agai
         assert found == ["before", "frozen"]
         snapshot = insist(lambda: store.save_snapshot("s"))
         insist(lambda: store.rollback_to_snapshot("s", snapshot.id))
+
+
+def test_what_a_frozen_server_does_not_take_is_sent_until_the_deadline(start):
+    """Whoever took the client's own time for it would not be back in time for the test."""
+    server = start()
+    client = server.client(socket_timeout=3600)
+    with insist(lambda: indelible.open(client, timeout_s=2)) as store:
+        insist(lambda: store.add_message("s", "user", "before", key="before"))
+        server.freeze()
+        # More than the buffers of both sockets hold.
+        with pytest.raises(OutcomeUnknownError):
+            store.add_message("s", "user", "x" * 30_000_000)
+        server.thaw()
+        assert insist(lambda: texts(store, "s"))[0] == "before"
+    client.close()
 
 
 async def test_a_frozen_server_and_tasks(start):
@@ -257,3 +273,22 @@ def test_a_full_server_keeps_what_it_knows_of_a_session_that_expired(start):
                 assert store.session("s").status == "expired"
             client.config_set("maxmemory", "0")
         assert store.add_message("s", "user", "back").positions == range(1, 2)
+
+
+def test_a_lost_write_of_a_store_that_was_closed_may_have_landed(url, monkeypatch):
+    store = indelible.open(url)
+    store.add_message("s", "user", "first")
+    backend = store._backend
+    attempt = backend._attempt
+
+    def lose_reply(request):
+        attempt(request)
+        store.close()
+        monkeypatch.setattr(backend, "_attempt", attempt)
+        raise LostError(ConnectionError("the reply"), sent=True)
+
+    monkeypatch.setattr(backend, "_attempt", lose_reply)
+    with pytest.raises(OutcomeUnknownError):
+        store.add_message("s", "user", "hi")
+    with indelible.open(url) as again:
+        assert len(again.get_history("s")) == 2

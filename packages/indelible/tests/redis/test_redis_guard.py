@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 import indelible
 from indelible.backends.redis.append import build_append_call
-from indelible.backends.redis.calls import build_append
 from indelible.backends.redis.log_rows import parse_row
-from indelible.backends.redis.requests import call_script
+from indelible.backends.redis.requests import build_append
 from indelible.core import rules
 from indelible.core.codec import encode, encode_text
 from indelible.core.deadline import Deadline
@@ -133,7 +132,7 @@ def answer(store, op):
     """What the script answers to one append; None if its guard did not hold."""
     backend = store._backend
     call = build_call(backend._context, op)
-    found = backend._run(call_script(backend._context, call))
+    found = backend._execute(call)
     return found.decode() if found else None
 
 

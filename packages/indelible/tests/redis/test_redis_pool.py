@@ -10,8 +10,8 @@ import redis.asyncio
 import indelible
 from indelible import BusyError
 from indelible.backends.redis import RedisBackend
-from indelible.backends.redis.calls import SendCommands
-from indelible.backends.redis.connections import RedisOptions
+from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.requests import LostError, SendCommands
 from indelible.core.deadline import Deadline
 
 TASKS = 300
@@ -182,7 +182,8 @@ def test_a_connection_is_made_in_the_time_that_its_call_has_left(scheme):
             timeout_s=3600,
         )
         backend = RedisBackend(options)
-        lost = backend._execute(SendCommands(0, Deadline(0.1), (("PING",),)))
+        with pytest.raises(LostError) as caught:
+            backend._attempt(SendCommands(0, Deadline(0.1), (("PING",),)))
         backend.close()
-    assert isinstance(lost.error, redis.exceptions.TimeoutError)
-    assert not lost.sent
+    assert isinstance(caught.value.error, redis.exceptions.TimeoutError)
+    assert not caught.value.sent

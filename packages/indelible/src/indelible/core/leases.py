@@ -19,7 +19,6 @@ Waking other threads is an optimisation: a thread that was not woken looks again
 from __future__ import annotations
 
 import asyncio
-import operator
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -68,7 +67,10 @@ class Latch:
 
 
 class Leased(Generic[T]):
-    """A fixed number of things, each leased by at most one thread or task."""
+    """A fixed number of things, each leased by at most one thread or task.
+
+    A forked child makes another: its threads hold no lease.
+    """
 
     def __init__(self, things: Iterable[T]) -> None:
         self.things = list(things)
@@ -86,24 +88,16 @@ class Leased(Generic[T]):
         pairs = zip(self.things, self._leases, strict=True)
         return [thing for thing, lease in pairs if not lease.held]
 
-    def reset(self) -> None:
-        """In a forked child: release everything."""
-        self._leases = [Lease() for _ in self.things]
-        self._lock = threading.Lock()
-
     def try_take(self, lease: Lease) -> T | None:
         """Take a free slot for a lease; None if there is none."""
         with self._lock:
-            return self._free(lease)
-
-    def _free(self, lease: Lease) -> T | None:
-        for number, other in enumerate(self._leases):
-            if not other.held:
-                # Assignments only, so that no interrupt comes in between.
-                lease.slot = self.things[number]
-                lease.held = True
-                self._leases[number] = lease
-                return self.things[number]
+            for number, other in enumerate(self._leases):
+                if not other.held:
+                    # Assignments only, so that no interrupt comes in between.
+                    lease.slot = self.things[number]
+                    lease.held = True
+                    self._leases[number] = lease
+                    return self.things[number]
         return None
 
 
@@ -144,11 +138,6 @@ class Slots(Leased[T]):
         """Wake all waiting threads."""
         for latch in list(self._waiting):
             latch.open()
-
-    def reset(self) -> None:
-        """In a forked child: release everything, and forget the waiting threads."""
-        super().reset()
-        self._waiting = deque()
 
 
 class AsyncSlots(Leased[T]):
@@ -197,12 +186,3 @@ class AsyncSlots(Leased[T]):
         for woken in list(self._waiting):
             if not woken.done():
                 woken.set_result(None)
-
-
-def call_into(box: list[Any], function: Callable[[], Any]) -> None:
-    """Call a function and append its result to a list, uninterruptibly.
-
-    `box.append(function())` can be interrupted after the function has returned and before its
-    result is stored. Here both happen inside of one call.
-    """
-    box.extend(map(operator.call, (function,)))

@@ -72,9 +72,9 @@ class OwnPool:
         self._servers = servers
         self._place = place
         self._seam = seam
-        # Connections of a parent process: they must be neither used nor closed here.
-        self._inherited: list[PostgresConnection] = []
         self._slots = Slots(PoolSlot() for _ in range(CONNECTIONS_MAX))
+        # Connections of a parent process: they must be neither used nor closed here.
+        self._inherited: list[Slots[PoolSlot]] = []
         self._closed = False
         # Whether a connection was ever opened: then user, password and database are right.
         self._known = False
@@ -160,12 +160,8 @@ class OwnPool:
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections alone."""
-        for slot in self._slots.things:
-            if slot.connection is not None:
-                self._inherited.append(slot.connection)
-            slot.connection = None
-            slot.busy = False
-        self._slots.reset()
+        self._inherited.append(self._slots)
+        self._slots = Slots(PoolSlot() for _ in range(CONNECTIONS_MAX))
 
     def close(self) -> None:
         """Close the idle connections; those in use are closed when they are given back."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import (
+from indelible.backends.redis.log_rows import format_rest, get_checksum
+from indelible.backends.redis.requests import (
     HANDLERS,
     Argument,
     RedisContext,
     ScriptCall,
     encode_ttl_ms,
 )
-from indelible.backends.redis.log_rows import format_rest, get_checksum
-from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head, parse_life
 from indelible.core import rules
@@ -40,7 +39,7 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
         fresh = op.fresh and lost is None
         call = build_append_call(context, op, expected, over, deadline, fresh=fresh)
         call.lost = lost
-        version: Any = yield from call_script(context, call)
+        version: Any = yield call
         lost = call.lost
         if version:
             text: str = version.decode()
@@ -54,7 +53,7 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
             "find_append", op.session, op.key, fresh_now, context.touch, indexed, item
         )
         looked.deadline, looked.lost = deadline, lost
-        described, used, newest = yield from call_script(context, looked)
+        described, used, newest = yield looked
         head = parse_head(op.session, described)
         if used:
             return _replay(op, head, used)._replace(resent=lost is not None)

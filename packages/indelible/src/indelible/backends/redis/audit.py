@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
-from indelible.backends.redis.calls import HANDLERS, Command, RedisContext
 from indelible.backends.redis.errors import build_unknown_error
 from indelible.backends.redis.keys import build_audit_key
 from indelible.backends.redis.requests import (
+    HANDLERS,
     AuditMovedError,
+    Command,
+    RedisContext,
     Wait,
-    call_script,
     require,
-    send_commands,
 )
 from indelible.backends.redis.sessions import read_parts
 from indelible.core import audit
@@ -83,7 +83,7 @@ def _perform_once(
     if change is not None:
         return (yield from HANDLERS.plan(audited, change))
     # Sent again, it would be a second line.
-    yield from call_script(context, audited.write("note", op.session, repeatable=False))
+    yield audited.write("note", op.session, repeatable=False)
     return None
 
 
@@ -107,7 +107,7 @@ def import_audit(context: RedisContext, op: ImportAudit) -> Plan[None]:
     number = op.lines[0].number
     # Sent again, it finds its lines and adds none.
     command: Command = ("EVAL", _IMPORT, 1, build_audit_key(keys), number, *lines)
-    (answer,) = yield from send_commands(context, keys.head, (command,))
+    (answer,) = yield context.send(keys.head, command)
     require(context, answer)
 
 
@@ -119,7 +119,7 @@ def read_audit(context: RedisContext, op: ReadAudit) -> Plan[tuple[StoredLine, .
         return () if newest is None else (newest,)
     keys = context.keys(op.session)
     wanted = ("LRANGE", build_audit_key(keys), op.start, op.start + op.limit - 1)
-    (found,) = yield from send_commands(context, keys.head, (wanted,))
+    (found,) = yield context.send(keys.head, wanted)
     return tuple(
         _parse_line(number, value) for number, value in enumerate(require(context, found), op.start)
     )
@@ -129,7 +129,7 @@ def _read_newest(context: RedisContext, session: str) -> Plan[tuple[int, StoredL
     keys = context.keys(session)
     key = build_audit_key(keys)
     wanted = (("LLEN", key), ("LINDEX", key, -1))
-    count, newest = yield from send_commands(context, keys.head, wanted)
+    count, newest = yield context.send(keys.head, *wanted)
     total: int = require(context, count)
     value = require(context, newest)
     return total, None if value is None else _parse_line(total - 1, value)
@@ -138,7 +138,7 @@ def _read_newest(context: RedisContext, session: str) -> Plan[tuple[int, StoredL
 def _read_time_ms(context: RedisContext, session: str) -> Plan[int]:
     if context.clock is not None:
         return read_clock_ms(context.clock)
-    (told,) = yield from send_commands(context, context.keys(session).head, (("TIME",),))
+    (told,) = yield context.send(context.keys(session).head, ("TIME",))
     seconds, micros = require(context, told)
     return int(seconds) * 1000 + int(micros) // 1000
 

@@ -1,4 +1,4 @@
-"""Connections that are kept, and what differs between blocking and async ones of redis-py."""
+"""What differs between blocking and async connections of redis-py, and who may use them."""
 
 from __future__ import annotations
 
@@ -6,47 +6,28 @@ import asyncio
 import os
 from typing import Any
 
-from indelible.backends.redis.connections import (
+from redis.exceptions import RedisError
+
+from indelible.backends.redis.options import (
     TIMEOUT_S_MIN,
     RedisOptions,
     build_cluster_client,
-    limit_connect_time,
 )
-from indelible.core.leases import call_into
 
-# A connection that was idle for this long may have been closed by the server.
-IDLE_S_MAX = 0.05
+# Who owns connections: they cannot be used in another event loop, and both sides of a fork would
+# read each other's replies.
+get_owner = os.getpid
+get_owner_async = asyncio.get_running_loop
 
 
-class ConnectionSlot:
-    """A connection that is kept for one batch after the other."""
+def is_past(process: int) -> bool:
+    """Whether an owner uses its connections no more here: a forked child leaves them alone."""
+    return process != os.getpid()
 
-    __slots__ = ("box", "busy", "is_simulated", "timeout_s", "used_at")
 
-    def __init__(self, *, is_simulated: bool) -> None:
-        # A simulated connection has no socket that waits.
-        self.is_simulated = is_simulated
-        # The connection, if there is one.
-        self.box: list[Any] = []
-        # Whether a batch is under way. If it still is when the slot is taken again, that batch was
-        # interrupted: its replies may still come, and the connection is not used again.
-        self.busy = False
-        self.used_at = 0.0
-        # How long its socket waits; None if that was not set.
-        self.timeout_s: float | None = None
-
-    @property
-    def connection(self) -> Any:
-        """Return the connection; None if there is none."""
-        return self.box[0] if self.box else None
-
-    def clear(self) -> Any:
-        """Give away the connection, if there is one."""
-        connection = self.connection
-        self.box = []
-        self.busy = False
-        self.timeout_s = None
-        return connection
+def is_past_async(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether an owner uses its connections no more."""
+    return loop.is_closed()
 
 
 def open_cluster(options: RedisOptions, client: Any) -> Any:
@@ -76,12 +57,16 @@ class _NodePool:
 
     def __init__(self, node: Any) -> None:
         self._node = node
-        self.max_connections: int = node.max_connections
+        self.connection_class = node.connection_class
+        self.connection_kwargs = node.connection_kwargs
 
     async def get_connection(self) -> Any:
         connection = self._node.acquire_connection()
         try:
             await connection.connect()
+            if await has_ended_async(connection):
+                await disconnect_async(connection)
+                await connection.connect()
         except BaseException:
             self._node.release(connection)
             raise
@@ -91,55 +76,51 @@ class _NodePool:
         self._node.release(connection)
 
 
-# Who owns connections: they cannot be used in another event loop, and both sides of a fork would
-# read each other's replies.
-get_owner = os.getpid
-get_owner_async = asyncio.get_running_loop
-
-
-def has_ended(process: int) -> bool:
-    """Whether an owner uses its connections no more here: a forked child leaves them alone."""
-    return process != os.getpid()
-
-
-def has_ended_async(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether an owner uses its connections no more."""
-    return loop.is_closed()
-
-
-def connect_slot(slot: ConnectionSlot, pool: Any, left_s: float) -> Any:
-    """Return the connection of a slot, taken from the pool if there is none.
-
-    Its socket waits for as long as there is time left.
-    """
+def open_connection(pool: Any, left_s: float) -> Any:
+    """Open a connection as those of a pool, in the time that is left."""
+    connection = pool.connection_class(**pool.connection_kwargs)
     left_s = max(left_s, TIMEOUT_S_MIN)
-    if not slot.box:
-        with limit_connect_time(left_s):
-            call_into(slot.box, pool.get_connection)
-    connection, timeout_s = slot.box[0], slot.timeout_s
-    # Not if it waits about as long already. A simulated connection has no socket.
-    waits = timeout_s is not None and 0.95 * timeout_s < left_s < 1.05 * timeout_s
-    if not waits and not slot.is_simulated:
-        connection.update_current_socket_timeout(left_s)
-        slot.timeout_s = left_s
+    connection.socket_connect_timeout = min(connection.socket_connect_timeout or left_s, left_s)
+    # For the replies to AUTH and SELECT; every batch sets its own.
+    connection.socket_timeout = min(connection.socket_timeout or left_s, left_s)
+    connection.connect()
     return connection
 
 
-async def connect_slot_async(slot: ConnectionSlot, pool: Any, _left_s: float) -> Any:
-    """Return the connection of a slot, taken from the pool if there is none."""
-    if not slot.box:
-        slot.box = [await pool.get_connection()]
-    return slot.box[0]
+async def open_connection_async(pool: Any, _left_s: float) -> Any:
+    """Open a connection as those of a pool."""
+    connection = pool.connection_class(**pool.connection_kwargs)
+    try:
+        await connection.connect()
+    except BaseException:
+        await disconnect_async(connection)
+        raise
+    return connection
 
 
-def read_reply(connection: Any, _left_s: float) -> Any:
-    """Read one reply, undecoded even if the client has `decode_responses`."""
-    return connection.read_response(disable_decoding=True)
+def has_ended(connection: Any) -> bool:
+    """Whether the server has closed a connection: it sends nothing else to an idle one."""
+    try:
+        return bool(connection.can_read())
+    except (RedisError, OSError):
+        return True
 
 
-async def read_reply_async(connection: Any, left_s: float) -> Any:
-    """Read one reply, undecoded even if the client has `decode_responses`."""
-    return await connection.read_response(disable_decoding=True, timeout=left_s)
+async def has_ended_async(connection: Any) -> bool:
+    """Whether the server has closed a connection: it sends nothing else to an idle one."""
+    try:
+        return bool(await connection.can_read())
+    except (RedisError, OSError):
+        return True
+
+
+def set_timeout(connection: Any, left_s: float | None) -> None:
+    """Have the socket wait for as long as there is time left; None for its own timeout."""
+    connection.update_current_socket_timeout(-1 if left_s is None else max(left_s, TIMEOUT_S_MIN))
+
+
+def set_timeout_async(_connection: Any, _left_s: float | None) -> None:
+    """Do nothing: what is awaited has a limit."""
 
 
 def disconnect(connection: Any) -> None:
@@ -150,20 +131,3 @@ def disconnect(connection: Any) -> None:
 async def disconnect_async(connection: Any) -> None:
     """Close a connection, without waiting for the other side."""
     await connection.disconnect(nowait=True)
-
-
-def release(slot: ConnectionSlot, pool: Any) -> None:
-    """Give a connection that works back to its pool, with the timeout that it came with."""
-    is_changed = slot.timeout_s is not None
-    connection = slot.clear()
-    if connection is not None:
-        if is_changed:
-            connection.update_current_socket_timeout(-1)
-        pool.release(connection)
-
-
-async def release_async(slot: ConnectionSlot, pool: Any) -> None:
-    """Give a connection that works back to its pool."""
-    connection = slot.clear()
-    if connection is not None:
-        await pool.release(connection)

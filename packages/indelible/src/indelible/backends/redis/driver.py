@@ -1,41 +1,92 @@
 # Generated from driver_async.py by scripts/generate_sync.py: edit that file instead.
-"""The backend: what waits at the same time is sent together; blocking."""
+"""The backend: performs plans, with all retries of their requests; blocking.
+
+redis-py knows the servers, keeps the connections and parses replies. Requests that wait for the
+same server share a round trip.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import (
+    BusyLoadingError,
+    MovedError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
-from indelible.backends.redis.calls import (
+from indelible.backends.redis import (  # noqa: F401 (each registers its handlers)
+    append,
+    audit,
+    maintenance,
+    read,
+    sessions,
+    stages,
+    views,
+)
+from indelible.backends.redis.connection_io import (
+    disconnect,
+    get_owner,
+    get_pool,
+    has_ended,
+    is_past,
+    open_cluster,
+    open_connection,
+    set_timeout,
+)
+from indelible.backends.redis.errors import (
+    build_no_cluster_error,
+    build_unreachable_error,
+    find_reason,
+    is_ask,
+    is_final,
+)
+from indelible.backends.redis.options import (
+    CLUSTER_SLOTS,
+    READ_CONNECTIONS,
+    TIMEOUT_S_MIN,
+    WRITE_CONNECTIONS,
+    RedisOptions,
+    build_client,
+)
+from indelible.backends.redis.request_batch import (
+    BATCH_BYTES_MAX,
+    BATCH_MAX,
+    PendingRequest,
+    RequestBatch,
+)
+from indelible.backends.redis.requests import (
     HANDLERS,
-    Lost,
+    CommandRequest,
+    CountServers,
+    LostError,
     RedisContext,
+    Request,
     ScriptCall,
     SendCommands,
+    Wait,
+    choose_error,
+    find_problem,
+    note_lost,
 )
-from indelible.backends.redis.channel import Channel
-from indelible.backends.redis.connection_io import get_owner, has_ended
-from indelible.backends.redis.connections import RedisOptions, keeps_connections
-from indelible.backends.redis.plans import prepare, read_claims
-from indelible.backends.redis.requests import Wait
-from indelible.backends.redis.topology import build_topology
+from indelible.backends.redis.risks import read_claims
+from indelible.backends.redis.schema import prepare
+from indelible.core.backend import UnreachedError
+from indelible.core.batcher import Batcher
+from indelible.core.deadline import Deadline, limit_time
+from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.plan import Operation, Plan, run_plan
-from indelible.errors import ClosedError
+from indelible.errors import BusyError, ClosedError, OutcomeUnknownError, UnavailableError
 from indelible.model import Claims
 
 R = TypeVar("R")
-
-
-class Servers:
-    """The servers, with connections that only their owner uses."""
-
-    def __init__(self, options: RedisOptions) -> None:
-        self.topology = build_topology(options)
-        # By the name of the server, and whether they write.
-        self.channels: dict[tuple[str, bool], Channel] = {}
 
 
 class RedisBackend:
@@ -53,6 +104,7 @@ class RedisBackend:
 
     def prepare(self) -> None:
         """Reach the servers, and refuse those that give less than was demanded."""
+        self._reach()
         self._run(prepare(self._context))
 
     def perform(self, op: Operation[R]) -> R:
@@ -72,9 +124,7 @@ class RedisBackend:
         self._closed = True
         servers = self._servers.pop(get_owner(), None)
         if servers is not None:
-            for channel in list(servers.channels.values()):
-                channel.close()
-            servers.topology.close()
+            servers.close()
 
     def find_servers(self) -> Servers:
         """Return the servers of the caller's event loop or process."""
@@ -82,12 +132,40 @@ class RedisBackend:
         servers = self._servers.get(owner)
         if servers is None:
             for each in list(self._servers):
-                if has_ended(each):
+                if is_past(each):
                     self._servers.pop(each, None)
+            kind = Cluster if self._context.is_cluster else Servers
             # Another thread may be as far; nothing is connected yet.
-            servers = self._servers.setdefault(owner, Servers(self._options))
+            servers = self._servers.setdefault(owner, kind(self._options, self._context))
             self._refuse_if_closed()
         return servers
+
+    def _reach(self) -> None:
+        """Make the first contact. What refuses to talk is tried for a short time only.
+
+        A cluster is reached if one of its servers says where the keys are. A server that reads its
+        file is reached, too.
+        """
+        context = self._context
+        tried = Deadline(min(context.timeout_s, FIRST_CONTACT_S))
+        while True:
+            contact = context.count_servers() if context.is_cluster else context.send(0, ("PING",))
+            try:
+                self._attempt(contact)
+            except LostError as lost:
+                error = lost.error
+            else:
+                return
+            problem = build_unreachable_error(error, shown=context.shown)
+            if isinstance(error, BusyLoadingError) or isinstance(problem, BusyError):
+                # There is a server; every connection of the client may be in use.
+                return
+            if not isinstance(problem, UnavailableError):
+                raise problem
+            wait_s = tried.next_wait_s()
+            if wait_s is None:
+                raise UnreachedError(find_reason(error)) from error
+            time.sleep(wait_s)
 
     def _run(self, plan: Plan[R]) -> R:
         self._refuse_if_closed()
@@ -97,21 +175,250 @@ class RedisBackend:
         if self._closed:
             raise ClosedError("the store is closed")
 
-    def _execute(self, op: Operation[Any]) -> Any:
+    def _execute(self, op: Any) -> Any:
+        """Perform an operation of a plan until its outcome is known, or the time is up."""
         if isinstance(op, Wait):
             time.sleep(op.seconds)
             return None
+        while True:
+            try:
+                replies = self._attempt(op)
+            except LostError as lost:
+                problem = note_lost(self._context, op, lost)
+            except ClosedError as closed:
+                raise choose_error(self._context, op, closed) from closed
+            else:
+                found = find_problem(self._context, op, replies)
+                if found is None:
+                    return replies if isinstance(op, SendCommands) else replies[-1]
+                if isinstance(op, ScriptCall) and op.by_text:
+                    # Right away, to where the digest went.
+                    continue
+                problem = found
+            wait_s = op.deadline.next_wait_s()
+            if wait_s is None or is_final(problem.__cause__):
+                raise problem
+            time.sleep(wait_s)
+
+    def _attempt(self, request: Request) -> list[Any]:
+        """Send a request once; returns the reply to each of its commands, errors among them."""
         servers = self.find_servers()
         try:
-            if not isinstance(op, (ScriptCall, SendCommands)):
-                return servers.topology.count()
-            name, pool = servers.topology.locate(op)
+            if isinstance(request, CountServers):
+                return [servers.count()]
+            channel = servers.find_channel(request)
         except (RedisError, RedisClusterException, OSError) as error:
-            return Lost(error) if isinstance(op, (ScriptCall, SendCommands)) else error
-        channel = servers.channels.get((name, op.write))
+            raise LostError(error) from error
+        return channel.send(request)
+
+
+class Servers:
+    """A server that has every key, with connections that only their owner uses."""
+
+    def __init__(self, options: RedisOptions, context: RedisContext) -> None:
+        self._options = options
+        self._context = context
+        self._client: Any = None if context.owned else options.target
+        if context.owned and not context.is_cluster:
+            self._client = build_client(options, awaited=False)
+        # By the name of the server, and whether they write.
+        self.channels: dict[tuple[str, bool], Channel] = {}
+
+    def count(self) -> int:
+        """Count the primaries."""
+        return 1
+
+    def find_channel(self, request: CommandRequest) -> Channel:
+        """Return the channel to the server that a request goes to."""
+        return self._get_channel("", self._client.connection_pool, writes=request.write)
+
+    def _get_channel(self, name: str, pool: Any, *, writes: bool) -> Channel:
+        channel = self.channels.get((name, writes))
         if channel is None:
-            keeps = keeps_connections(pool, owned=servers.topology.owned)
-            channel = Channel(pool, self._context, writes=op.write, keeps=keeps)
-            channel = servers.channels.setdefault((name, op.write), channel)
-            self._refuse_if_closed()
-        return channel.send(op)
+            channel = Channel(pool, self._context, writes=writes)
+            channel = self.channels.setdefault((name, writes), channel)
+        return channel
+
+    def close(self) -> None:
+        """Wait for what was sent; close the connections, if they are ours."""
+        for channel in list(self.channels.values()):
+            channel.close()
+        if self._context.owned and self._client is not None:
+            self._client.close()
+
+
+class Cluster(Servers):
+    """The servers of a cluster, by the client's own map of slots."""
+
+    def __init__(self, options: RedisOptions, context: RedisContext) -> None:
+        super().__init__(options, context)
+        # The map is read once at a time; the client's own lock does not cover a refresh. Taken by
+        # `with` alone, which cannot be interrupted halfway.
+        self._lock = threading.Lock()
+
+    def count(self) -> int:
+        """Count the primaries."""
+        return len(self._list_primaries(self._connect()))
+
+    def find_channel(self, request: CommandRequest) -> Channel:
+        """Return the channel to the server that a request goes to."""
+        client = self._connect()
+        failed = request.failed
+        node = None
+        if is_ask(failed):
+            # The slot is on the move; the map stays as it is.
+            node = client.get_node(failed.host, failed.port)
+        elif failed is not None:
+            self._learn(client, failed)
+        if node is None and isinstance(request.to, int):
+            primaries = self._list_primaries(client)
+            node = primaries[min(request.to, len(primaries) - 1)]
+        elif node is None:
+            node = client.get_node_from_key(request.to)
+        return self._get_channel(node.name, get_pool(client, node), writes=request.write)
+
+    def _connect(self) -> Any:
+        """Return the client, after it has read the map of slots."""
+        client = self._client
+        if client is None or not client.nodes_manager.slots_cache:
+            with self._lock:
+                try:
+                    client = open_cluster(self._options, self._client)
+                except RedisClusterException as error:
+                    raise self._find_cause(error) from error
+                self._client = client
+        return client
+
+    def _learn(self, client: Any, failed: BaseException) -> None:
+        """Update the map of slots after a failed attempt."""
+        manager = client.nodes_manager
+        if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
+            manager.move_slot(failed)
+        else:
+            with self._lock:
+                try:
+                    manager.initialize()
+                except RedisClusterException as error:
+                    raise self._find_cause(error) from error
+
+    def _find_cause(self, error: RedisClusterException) -> BaseException:
+        """Return what kept the client from reading the map."""
+        cause = error.__cause__
+        if isinstance(cause, RedisClusterException):
+            return build_no_cluster_error(cause, shown=self._options.shown)
+        return cause or error
+
+    def _list_primaries(self, client: Any) -> list[Any]:
+        """List them by their first slots: after a failover, the new one takes the old place."""
+        slots = client.nodes_manager.slots_cache
+        served = (slots[slot][0] for slot in range(CLUSTER_SLOTS) if slots.get(slot))
+        return list(dict.fromkeys(served))
+
+
+class Channel:
+    """Requests to one server: one batch at a time of those that write, some of those that read.
+
+    So many connections are used at once, and no more. Our own are kept here: to take one from a
+    pool of redis-py and to give it back takes a fifth of an append. Those of the application are
+    its pool's.
+    """
+
+    def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
+        self._pool = pool
+        self._context = context
+        # Connections of our own: all that are open, and those between two batches. Ctrl-C may keep
+        # one from coming back, which is closed with the others.
+        self._opened: list[Any] = []
+        self._idle: list[Any] = []
+        self.batcher: Batcher[CommandRequest, list[Any]] = Batcher(
+            self._send,
+            senders=WRITE_CONNECTIONS if writes else READ_CONNECTIONS,
+            requests_max=BATCH_MAX,
+            bytes_max=BATCH_BYTES_MAX,
+            measure=attrgetter("size"),
+        )
+
+    def send(self, request: CommandRequest) -> list[Any]:
+        """Send a request, with others that wait, and return the replies.
+
+        A write is waited for even by a cancelled task.
+        """
+        try:
+            return self.batcher.run(request, request.deadline, cancellable=not request.write)
+        except BusyError as error:
+            raise LostError(error) from error
+        except OutcomeUnknownError as error:
+            # The sender of the batch was interrupted.
+            raise LostError(error, sent=True) from error
+
+    def _send(self, pendings: list[PendingRequest]) -> None:
+        batch = RequestBatch(pendings, self._context)
+        connection = None
+        sent = reusable = False
+        try:
+            with limit_time(batch.left_s):
+                connection = self._take(batch.left_s)
+                sent = True
+                connection.send_packed_command(batch.pack(), check_health=False)
+                for _ in batch.commands:
+                    try:
+                        # Undecoded, even if the client has `decode_responses`.
+                        reply = connection.read_response(
+                            disable_decoding=True, timeout=max(batch.left_s, TIMEOUT_S_MIN)
+                        )
+                        batch.replies.append(reply)
+                    except ResponseError as error:
+                        batch.replies.append(error)
+            batch.settle()
+            # From a pool of Sentinel, the next connection leads to the new primary.
+            reusable = not batch.met_replica
+        except (RedisError, OSError) as error:
+            batch.lose(error, sent=sent)
+        except BaseException as error:
+            # Ctrl-C or a cancelled sender: the other requests of the batch may have landed.
+            batch.lose(error, sent=sent)
+            raise
+        finally:
+            if connection is not None:
+                self._give_back(connection, reusable=reusable)
+
+    def _take(self, left_s: float) -> Any:
+        """Return a connection that is alive."""
+        if self._context.owned:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = None
+            if connection is not None and has_ended(connection):
+                self._give_back(connection, reusable=False)
+                connection = None
+            if connection is None:
+                connection = open_connection(self._pool, left_s)
+                self._opened.append(connection)
+        else:
+            connection = self._pool.get_connection()
+        # A simulated connection has no socket.
+        if not self._context.simulated:
+            set_timeout(connection, left_s)
+        return connection
+
+    def _give_back(self, connection: Any, *, reusable: bool) -> None:
+        """Keep a connection for the next batch, or close it if replies may still come."""
+        if not reusable:
+            with suppress(RedisError, OSError):
+                disconnect(connection)
+        if not self._context.owned:
+            if reusable and not self._context.simulated:
+                set_timeout(connection, None)
+            self._pool.release(connection)
+        elif reusable:
+            self._idle.append(connection)
+        else:
+            self._opened.remove(connection)
+
+    def close(self) -> None:
+        """Refuse further requests, and close the connections."""
+        self.batcher.close()
+        for connection in list(self._opened):
+            with suppress(RedisError, OSError):
+                disconnect(connection)

@@ -25,11 +25,8 @@ class Next(Enum):
     RAISE = auto()
     # It will pass: ask again a little later.
     WAIT = auto()
-    # It was restarted, or told to forget its scripts: send the text.
-    SEND_TEXT = auto()
-    # Another server has the keys now.
+    # Another server has the keys, for good or for this request.
     MOVE = auto()
-    ASK = auto()
 
 
 class UnconfirmedError(Exception):
@@ -37,10 +34,8 @@ class UnconfirmedError(Exception):
 
 
 _BY_CLASS: dict[type[Exception], Next] = {
-    theirs.NoScriptError: Next.SEND_TEXT,
-    # The first descends from the second.
-    theirs.MovedError: Next.MOVE,
-    theirs.AskError: Next.ASK,
+    # MovedError descends from it.
+    theirs.AskError: Next.MOVE,
     theirs.TryAgainError: Next.WAIT,
     theirs.ClusterDownError: Next.WAIT,
     theirs.MasterDownError: Next.WAIT,
@@ -119,7 +114,7 @@ def _build_refused(error: Exception, shown: str) -> MemoryStoreError:
         )
     if code == "WRONGTYPE":
         return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
-    if choose_next(error) in (Next.WAIT, Next.MOVE, Next.ASK) or code in ("MISCONF", "NOREPLICAS"):
+    if choose_next(error) is not Next.RAISE or code in ("MISCONF", "NOREPLICAS"):
         return UnavailableError(
             f"{shown} takes no writes now ({code or type(error).__name__}); nothing was written",
             code=code or type(error).__name__,
@@ -192,6 +187,6 @@ def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownEr
     return ours
 
 
-def is_final(error: BaseException) -> bool:
+def is_final(error: BaseException | None) -> bool:
     """Whether trying again cannot help."""
     return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError))

@@ -19,12 +19,8 @@ from indelible.core.rows import KIND_NUMBER
 from indelible.model import Kind
 
 _KIND: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
-# How scripts take a row apart: up to the key, whose place comes last. The first pattern finds
-# generation, batch, and the sizes of key and links; the second finds the kind and these sizes;
-# the third finds all but the checksum.
-ROW_PATTERN: Final = "^%d+ %d* (%d+) %d+ %d%d(%d+) (%d+) (%d+) ()"
-KIND_PATTERN: Final = "^%d+ %d* %d+ %d+ (%d)%d%d+ (%d+) (%d+) ()"
-WHOLE_PATTERN: Final = "^(%d+) (%d*) (%d+) %d+ (%d%d)(%d+) (%d+) (%d+) ()"
+# How scripts take a row apart: all words but the checksum, and where the key begins.
+ROW_PATTERN: Final = "^(%d+) (%d*) (%d+) %d+ (%d)(%d)(%d+) (%d+) (%d+) ()"
 
 
 def format_rest(

@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.redis.calls import (
-    HANDLERS,
-    Argument,
-    RedisContext,
-    to_pairs,
-)
 from indelible.backends.redis.keys import (
     HEAD,
     JOURNAL,
@@ -26,13 +20,13 @@ from indelible.backends.redis.keys import (
 from indelible.backends.redis.log_rows import get_checksum, parse_row
 from indelible.backends.redis.read import read_rows
 from indelible.backends.redis.requests import (
-    call_script,
-    count_servers,
-    require,
-    send_commands,
+    HANDLERS,
+    Argument,
+    RedisContext,
+    to_pairs,
 )
-from indelible.backends.redis.sessions import SCAN_KEYS, read_parts
-from indelible.backends.redis.settings import list_copies_on_disk, read_settings
+from indelible.backends.redis.risks import list_copies_on_disk, read_settings
+from indelible.backends.redis.sessions import Bookmark, read_parts, scan_keys
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
@@ -120,9 +114,7 @@ def _reclaim_active(
     for key, value in known:
         arguments += (key, value)
     arguments += [line.key for line in lines if line.key not in keeping]
-    (answer,) = yield from call_script(
-        context, context.write("vacuum_begin", op.session, *arguments, repeatable=False)
-    )
+    (answer,) = yield context.write("vacuum_begin", op.session, *arguments, repeatable=False)
     if answer == b"changed":
         return None
     removed = yield from _measure(context, op.session, dead if size.entries else (), head.life)
@@ -139,16 +131,8 @@ def _reclaim_dead(
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     if op.dry_run:
         return size
-    (answer,) = yield from call_script(
-        context,
-        context.write(
-            "delete_expired",
-            op.session,
-            life,
-            STAGE_ABANDONED_S * 1000,
-            repeatable=False,
-        ),
-    )
+    call = context.write("delete_expired", op.session, life, repeatable=False)
+    (answer,) = yield call
     return None if answer == b"changed" else size
 
 
@@ -161,9 +145,7 @@ def _measure(
         at: int | None = start
         while at is not None:
             call = context.write if life else context.read
-            count, length, at = yield from call_script(
-                context, call("measure_entries", session, at, stop, life)
-            )
+            count, length, at = yield call("measure_entries", session, at, stop, life)
             entries, size = entries + count, size + length
     return ReclaimResult(entries, size)
 
@@ -205,9 +187,7 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
     forks = yield from _find_forks(context, op.session)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    snapshots = yield from call_script(
-        context, context.write("erase", op.session, repeatable=False)
-    )
+    snapshots = yield context.write("erase", op.session, repeatable=False)
     kept = yield from _find_copies_on_disk(context)
     return EraseResult(size.entries, snapshots, size.size_bytes, forks, kept)
 
@@ -223,7 +203,7 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     entries, size, more = 0, 0, 1
     while more:
         call = context.write("erase_item", op.session, *arguments, repeatable=False)
-        count, length, more = yield from call_script(context, call)
+        count, length, more = yield call
         entries, size = entries + count, size + length
         # The line was written with the first portion.
         context = context.copy_with(None)
@@ -243,31 +223,18 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
     """Find the forks of a session. They lie anywhere, so every session is looked at."""
     names: set[str] = set()
-    servers = yield from count_servers(context)
-    for server in range(servers):
-        cursor = 0
-        while True:
-            scan = (
-                "SCAN",
-                cursor,
-                "MATCH",
-                build_heads_pattern(context.namespace, ""),
-                "COUNT",
-                SCAN_KEYS,
-            )
-            (scanned,) = yield from send_commands(context, server, (scan,))
-            after, heads = require(context, scanned)
-            looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
-            origins = (yield from send_commands(context, server, looks)) if looks else []
-            names |= {
-                name
-                for key, origin in zip(heads, origins, strict=True)
-                # One that is on its way to another server is found there.
-                if origin == session.encode() and (name := parse_session(key)) is not None
-            }
-            cursor = int(after)
-            if cursor == 0:
-                break
+    pattern = build_heads_pattern(context.namespace, "")
+    after = Bookmark()
+    while after.server < (yield context.count_servers()):
+        at, after, heads = yield from scan_keys(context, after, pattern)
+        looks = [("HGET", replace_part(key, VIEW), "forked") for key in heads]
+        origins = (yield context.send(at.server, *looks)) if looks else []
+        names |= {
+            name
+            for key, origin in zip(heads, origins, strict=True)
+            # One that is on its way to another server is found there.
+            if origin == session.encode() and (name := parse_session(key)) is not None
+        }
     return tuple(sorted(names))
 
 
@@ -337,7 +304,7 @@ def _check_items(context: RedisContext, session: str) -> Plan[list[str]]:
         at: bytes | None = b""
         while at is not None:
             call = context.read("check_items", session, side, at)
-            at, positions = yield from call_script(context, call)
+            at, positions = yield call
             wrong += [f"an item at position {int(position)} {what}" for position in positions]
     return wrong
 
@@ -349,7 +316,7 @@ def quarantine(context: RedisContext, op: Quarantine) -> Plan[None]:
     for position, reason, raw in op.entries:
         arguments += (position, reason, raw)
     if arguments:
-        yield from call_script(context, context.write("quarantine", op.session, *arguments))
+        yield context.write("quarantine", op.session, *arguments)
 
 
 @HANDLERS.handles(ReadQuarantine)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from indelible.backends.redis.calls import HANDLERS, RedisContext, to_pairs
 from indelible.backends.redis.keys import ITEMS
 from indelible.backends.redis.log_rows import parse_entry, parse_log_row, parse_row
-from indelible.backends.redis.requests import call_script
+from indelible.backends.redis.requests import HANDLERS, RedisContext, to_pairs
 from indelible.backends.redis.scripts import READ_ROWS
 from indelible.backends.redis.sessions import format_extents, parse_head, read_parts
 from indelible.core import rules
@@ -115,19 +114,16 @@ def read_rows(
     """
     if frozen is not None:
         extents = frozen.extents
-    described, left_off, flat = yield from call_script(
-        context,
-        context.read(
-            "read",
-            session,
-            "" if frozen is None else frozen.life,
-            "" if extents is None else format_extents(extents) or "0,0",
-            "" if start is None else start,
-            b"1" if newest else b"0",
-            wanted,
-            kinds,
-            b"1" if brief else b"0",
-        ),
+    described, left_off, flat = yield context.read(
+        "read",
+        session,
+        "" if frozen is None else frozen.life,
+        "" if extents is None else format_extents(extents) or "0,0",
+        "" if start is None else start,
+        b"1" if newest else b"0",
+        wanted,
+        kinds,
+        b"1" if brief else b"0",
     )
     return parse_head(session, described), left_off, to_pairs(flat)
 

@@ -1,24 +1,15 @@
-"""Requests to servers: how often they are tried, and what is known of a lost one.
-
-Everything here is a plan whose operations are requests (see `calls`), `CountServers` and `Wait`;
-the two drivers perform these. Nothing here does I/O.
-"""
+"""Requests: what plans yield, and what is known of one that failed. Nothing here does I/O."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from redis import exceptions as theirs
 
-from indelible.backends.redis.calls import (
-    Command,
-    Lost,
-    RedisContext,
-    Replies,
-    ScriptCall,
-    SendCommands,
-)
 from indelible.backends.redis.errors import (
     AUDIT_MOVED,
     Next,
@@ -28,23 +19,29 @@ from indelible.backends.redis.errors import (
     build_unknown_error,
     build_unreachable_error,
     choose_next,
-    find_reason,
-    is_final,
+    is_ask,
     parse_code,
 )
-from indelible.core.backend import UnreachedError
+from indelible.backends.redis.keys import SessionKeys, build_audit_key, build_keys, parse_session
+from indelible.backends.redis.options import RedisOptions, is_cluster, is_simulated
+from indelible.backends.redis.scripts import AUDITED, LuaScript, load_script
+from indelible.core.backend import Handlers
+from indelible.core.clock import read_clock_ms
 from indelible.core.deadline import Deadline
-from indelible.core.limits import FIRST_CONTACT_S
-from indelible.core.plan import Operation, Plan
-from indelible.errors import BusyError, MemoryStoreError, UnavailableError
+from indelible.core.plan import Operation
+from indelible.errors import MemoryStoreBackendError, MemoryStoreError
+from indelible.model import Durability
 
+Argument = str | bytes | int
+Command = tuple[Argument, ...]
 
-class AuditMovedError(Exception):
-    """Another line was written first. An earlier attempt of this call may have done that."""
-
-    def __init__(self, lost: BaseException | None) -> None:
-        super().__init__()
-        self.lost = lost
+# The engine frees the keys of a session this long after its deadline. The scripts decide by the
+# deadline itself; if the engine came first, a session would lose its entries before its end.
+EXPIRY_MARGIN_MS = 1000
+# With a clock of its own a test moves days in a moment, and the engine's time does not follow.
+TEST_MARGIN_MS = 24 * 3600 * 1000
+# Sessions whose keys are cached.
+KEYS_CACHED_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -55,42 +52,260 @@ class Wait(Operation[None]):
 
 
 @dataclass(slots=True)
-class CountServers(Operation[int | BaseException]):
-    """Count the servers that share the keys; or return why they are not known."""
+class CountServers(Operation[int]):
+    """Count the primaries of a cluster; a single server is one."""
+
+    deadline: Deadline
 
 
-def call_script(context: RedisContext, call: ScriptCall) -> Plan[Any]:
-    """Call a script until its outcome is known, or the time is up."""
-    if call.lost is not None and not call.deadline.left_s():
-        raise build_unknown_error(call.lost, shown=context.shown)
-    while True:
-        replies: Replies = yield call
-        if type(replies) is list and not isinstance(replies[-1], Exception):
-            return replies[-1]
-        if isinstance(replies, Lost):
-            problem = _note_lost(context, call, replies)
+@dataclass(slots=True)
+class SendCommands(Operation[list[Any]]):
+    """Send commands that change nothing when they are repeated; returns all replies.
+
+    If the first is refused with what passes by itself, all are sent again. Another error is a reply
+    like any other, since a server may refuse to answer some.
+    """
+
+    # The key whose server is meant, or the number of a server.
+    to: str | int
+    deadline: Deadline
+    commands: tuple[Command, ...]
+    # Why the attempt before failed: a cluster's client learns from it where the keys are.
+    failed: BaseException | None = None
+
+    write: ClassVar = False
+    confirmed: ClassVar = False
+    is_append: ClassVar = False
+    size: ClassVar = 0
+
+    def build_commands(self) -> tuple[Command, ...]:
+        """Return the commands as they are sent."""
+        return self.commands
+
+
+@dataclass(slots=True)
+class ScriptCall(Operation[Any]):
+    """One call of a script on the keys of one session; returns its answer."""
+
+    script: LuaScript
+    keys: SessionKeys
+    # The caller's time and the margin, with which the arguments of every script begin.
+    time: tuple[bytes, bytes]
+    arguments: list[Argument]
+    deadline: Deadline
+    write: bool = False
+    # Whether replicas must confirm the write, on the connection that it was sent on.
+    confirmed: bool = False
+    # Whether sending it again after a lost reply does what sending it once would have done.
+    repeatable: bool = True
+    # Appends that wait at the same time share one call of the script.
+    is_append: bool = False
+    # About how many bytes it brings, if these are many.
+    size: int = 0
+    # Why the outcome of an earlier attempt is unknown, if it is.
+    lost: BaseException | None = None
+    # Whether the next attempt sends the text of the script.
+    by_text: bool = False
+    # Why the attempt before failed: a cluster's client learns from it where the keys are.
+    failed: BaseException | None = None
+    # The key of the session's audit, and what an audited script takes at the end of its arguments.
+    audit: tuple[bytes, tuple[Argument, ...]] | None = None
+
+    @property
+    def to(self) -> str:
+        """Return the key whose server is meant."""
+        return self.keys.head
+
+    @property
+    def session(self) -> str:
+        """Return the session that it is about."""
+        return parse_session(self.keys.names[0]) or ""
+
+    def build_commands(self) -> tuple[Command, ...]:
+        """Return the call as it is sent if it is not shared."""
+        if self.is_append and self.audit is None:
+            command = build_append([self])
         else:
-            reply = replies[-1]
-            if choose_next(reply) is Next.SEND_TEXT and not call.by_text:
-                # The text goes where the digest went.
-                call.by_text = True
-                continue
-            problem = _note_refused(context, call, reply)
-        call.by_text = False
-        yield from _pause(call.deadline, problem)
+            start = self.script.start(by_text=self.by_text)
+            key, stamp = self.audit or (None, ())
+            names = self.keys.names if key is None else (*self.keys.names, key)
+            # Where the keys of its session begin.
+            first = (1,) if self.is_append else ()
+            command = (*start, len(names), *names, *self.time, *first, *self.arguments, *stamp)
+        # A slot on the move is asked for by a command of its own.
+        return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
 
-def _note_lost(context: RedisContext, call: ScriptCall, lost: Lost) -> MemoryStoreError:
+CommandRequest = SendCommands | ScriptCall
+Request = CommandRequest | CountServers
+# Where the arguments of an append say that its key is fresh.
+_FRESH_AT = 3
+
+
+def build_append(calls: Sequence[ScriptCall]) -> Command:
+    """Build the one command for all these appends. It answers them in this order."""
+    keys: list[Argument] = []
+    arguments: list[Argument] = []
+    # Where the keys of each session begin, counted from 1.
+    begins: dict[str, int] = {}
+    by_text = False
+    for call in calls:
+        head, names, _, _ = call.keys
+        begin = begins.get(head)
+        if begin is None:
+            begin = begins[head] = len(keys) + 1
+            keys += names
+        arguments.append(begin)
+        arguments += call.arguments
+        by_text = by_text or call.by_text
+    first = calls[0]
+    return (*first.script.start(by_text=by_text), len(keys), *keys, *first.time, *arguments)
+
+
+class RedisContext:
+    """The options of a store, and the keys of its sessions, for all handlers."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self.namespace = options.namespace
+        self.clock = options.clock
+        self.demanded = options.durability
+        self.shown = options.shown
+        self.timeout_s = options.timeout_s
+        # Whether the clients are ours, and not the application's.
+        self.owned = isinstance(options.target, str)
+        self.simulated = is_simulated(options.target)
+        self.is_cluster = is_cluster(options.target)
+        # Whether replicas are asked for what is on their disks, and not just in their memory.
+        self.waits_for_disks = False
+        self.cursor_key: bytes | None = None
+        # A write is followed by WAIT. A retry that finds its work done must write, too, or WAIT
+        # would answer for nothing.
+        self.confirms = options.durability is Durability.REPLICATED
+        self.touch = b"1" if self.confirms else b"0"
+        self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
+        self._keys: dict[str, SessionKeys] = {}
+        # What a line of the audit is written with, in the copy that performs an audited change.
+        self.stamp: tuple[Argument, ...] | None = None
+
+    def copy_with(self, stamp: tuple[Argument, ...] | None) -> Self:
+        """Return a copy whose changes are audited, with this stamp."""
+        twin = copy(self)
+        twin.stamp = stamp
+        return twin
+
+    def audit(self, call: ScriptCall) -> ScriptCall:
+        """Let a call write a line, if it completes a change that is audited."""
+        if self.stamp is not None and call.script.name in AUDITED:
+            call.script = load_script(call.script.name, audited=True)
+            call.audit = build_audit_key(call.keys), self.stamp
+        return call
+
+    def time(self) -> tuple[bytes, bytes]:
+        """Return the caller's time, empty for the server's own, and the margin."""
+        now = b"" if self.clock is None else b"%d" % read_clock_ms(self.clock)
+        return now, self._margin
+
+    def keys(self, session: str) -> SessionKeys:
+        """Return the keys of a session."""
+        keys = self._keys.get(session)
+        if keys is None:
+            if len(self._keys) >= KEYS_CACHED_MAX:
+                self._keys.clear()
+            keys = self._keys[session] = build_keys(self.namespace, session)
+        return keys
+
+    def read(self, name: str, session: str, *arguments: Argument) -> ScriptCall:
+        """Build a call that changes nothing."""
+        return ScriptCall(
+            load_script(name),
+            self.keys(session),
+            self.time(),
+            list(arguments),
+            Deadline(self.timeout_s),
+        )
+
+    def write(
+        self, name: str, session: str, *arguments: Argument, repeatable: bool = True
+    ) -> ScriptCall:
+        """Build a call that may change something."""
+        call = self.read(name, session, *arguments)
+        call.write, call.confirmed, call.repeatable = True, self.confirms, repeatable
+        return self.audit(call)
+
+    def send(self, to: str | int, *commands: Command) -> SendCommands:
+        """Build a request of commands to the server of a key, or to a server by its number."""
+        return SendCommands(to, Deadline(self.timeout_s), commands)
+
+    def count_servers(self) -> CountServers:
+        """Build a request for the number of servers."""
+        return CountServers(Deadline(self.timeout_s))
+
+
+HANDLERS: Handlers[RedisContext] = Handlers()
+
+
+class LostError(Exception):
+    """The connection failed before every reply had come; `sent` if anything may have arrived."""
+
+    def __init__(self, error: BaseException, *, sent: bool = False) -> None:
+        super().__init__(error)
+        self.error = error
+        self.sent = sent
+
+
+class AuditMovedError(MemoryStoreBackendError):
+    """Another line was written first. An earlier attempt of this call may have done that."""
+
+    def __init__(self, lost: BaseException | None) -> None:
+        super().__init__("another line was written first")
+        self.lost = lost
+
+
+def note_lost(context: RedisContext, request: Request, lost: LostError) -> MemoryStoreError:
     """Return the error to end with if there is no time left for another attempt."""
-    call.failed = error = lost.error
+    error = lost.error
+    problem = build_unreachable_error(error, shown=context.shown)
+    if isinstance(request, CountServers):
+        return problem
+    request.failed = error
+    if isinstance(request, SendCommands):
+        return problem
+    request.by_text = False
     # redis-py takes it for a broken connection when a server says that it is loading its file.
-    if lost.sent and call.write and not isinstance(error, theirs.BusyLoadingError):
-        _mark_lost(context, call, error)
-    return _choose_error(context, call, build_unreachable_error(error, shown=context.shown))
+    if lost.sent and request.write and not isinstance(error, theirs.BusyLoadingError):
+        _mark_lost(context, request, error)
+    return choose_error(context, request, problem)
 
 
-def _note_refused(context: RedisContext, call: ScriptCall, reply: Exception) -> MemoryStoreError:
-    """Raise what will not pass; else return the error to end with if there is no time left."""
+def find_problem(
+    context: RedisContext, request: Request, replies: list[Any]
+) -> MemoryStoreError | None:
+    """Look for a refusal that may pass: the error to end with if there is no time left.
+
+    Raises what will not pass.
+    """
+    reply = replies[0 if isinstance(request, SendCommands) else -1]
+    if not isinstance(reply, Exception):
+        return None
+    then = choose_next(reply)
+    if isinstance(request, ScriptCall):
+        return _note_refused(context, request, reply, then)
+    assert isinstance(request, SendCommands)
+    by_key = isinstance(request.to, str)
+    if then is not Next.WAIT and not (by_key and then is Next.MOVE):
+        return None
+    _refuse_cluster(context, reply)
+    request.failed = reply if by_key else None
+    return build_refused_error(reply, shown=context.shown)
+
+
+def _note_refused(
+    context: RedisContext, call: ScriptCall, reply: Exception, then: Next
+) -> MemoryStoreError:
+    # A server that was restarted, or told to forget its scripts, is sent the text.
+    call.by_text = isinstance(reply, theirs.NoScriptError) and not call.by_text
+    if call.by_text:
+        return build_refused_error(reply, shown=context.shown)
     call.failed = reply
     if parse_code(reply) == AUDIT_MOVED:
         raise AuditMovedError(call.lost)
@@ -99,78 +314,34 @@ def _note_refused(context: RedisContext, call: ScriptCall, reply: Exception) -> 
         return build_unknown_error(reply, shown=context.shown)
     _refuse_cluster(context, reply)
     refused = build_refused_error(reply, shown=context.shown, session=call.session)
-    problem = _choose_error(context, call, refused)
-    if choose_next(reply) is Next.RAISE:
+    problem = choose_error(context, call, refused)
+    if then is Next.RAISE:
         raise problem
     return problem
 
 
 def _mark_lost(context: RedisContext, call: ScriptCall, error: BaseException) -> None:
-    call.mark_lost(call.lost if isinstance(call.lost, UnconfirmedError) else error)
+    """Note that an attempt may have landed: the guard of an append must look for its key."""
+    call.lost = call.lost if isinstance(call.lost, UnconfirmedError) else error
+    if call.is_append:
+        call.arguments[_FRESH_AT] = b"0"
     if not call.repeatable:
         raise build_unknown_error(error, shown=context.shown)
 
 
-def _choose_error(
-    context: RedisContext, call: ScriptCall, error: MemoryStoreError
+def choose_error(
+    context: RedisContext, request: Request, error: MemoryStoreError
 ) -> MemoryStoreError:
     """Once an attempt may have landed, no later refusal says that nothing was written."""
-    return error if call.lost is None else build_unknown_error(call.lost, shown=context.shown)
+    if not isinstance(request, ScriptCall) or request.lost is None:
+        return error
+    return build_unknown_error(request.lost, shown=context.shown)
 
 
-def reach_server(context: RedisContext) -> Plan[None]:
-    """Make the first contact. What refuses to talk is tried for a short time only.
-
-    A cluster is reached if one of its servers says where the keys are. A server that reads its file
-    is reached, too.
-    """
-    deadline = Deadline(context.timeout_s)
-    tried = Deadline(min(context.timeout_s, FIRST_CONTACT_S))
-    while True:
-        if context.is_cluster:
-            counted: int | BaseException = yield CountServers()
-            error = counted if isinstance(counted, BaseException) else None
-        else:
-            replies: Replies = yield SendCommands(0, deadline, (("PING",),))
-            error = replies.error if isinstance(replies, Lost) else None
-        if error is None or isinstance(error, theirs.BusyLoadingError):
-            return
-        problem = build_unreachable_error(error, shown=context.shown)
-        if isinstance(problem, BusyError):
-            # Every connection of the client is in use, so there is a server.
-            return
-        if not isinstance(problem, UnavailableError):
-            raise problem
-        wait_s = tried.next_wait_s()
-        if wait_s is None:
-            raise UnreachedError(find_reason(error)) from error
-        yield Wait(wait_s)
-
-
-def send_commands(
-    context: RedisContext, to: str | int, commands: tuple[Command, ...]
-) -> Plan[list[Any]]:
-    """Send commands that do no harm when they are sent twice, and return all replies.
-
-    They go to the server of a key, or to one of the servers by its number. If the first is refused
-    with what passes by itself, all are sent again. Another error is returned as a value, since a
-    server may refuse to answer some.
-    """
-    request = SendCommands(to, Deadline(context.timeout_s), commands)
-    passing = (Next.WAIT, Next.MOVE, Next.ASK) if isinstance(to, str) else (Next.WAIT,)
-    while True:
-        replies: Replies = yield request
-        if isinstance(replies, Lost):
-            request.failed = replies.error
-            problem = build_unreachable_error(replies.error, shown=context.shown)
-        else:
-            first = replies[0]
-            if not isinstance(first, Exception) or choose_next(first) not in passing:
-                return replies
-            _refuse_cluster(context, first)
-            request.failed = first if isinstance(to, str) else None
-            problem = build_refused_error(first, shown=context.shown)
-        yield from _pause(request.deadline, problem)
+def _refuse_cluster(context: RedisContext, reply: Exception) -> None:
+    """Raise if a server sends us to another, but only one was named."""
+    if isinstance(reply, theirs.MovedError) and not context.is_cluster:
+        raise build_cluster_error(reply, shown=context.shown)
 
 
 def require(context: RedisContext, reply: Any) -> Any:
@@ -180,25 +351,11 @@ def require(context: RedisContext, reply: Any) -> Any:
     return reply
 
 
-def count_servers(context: RedisContext) -> Plan[int]:
-    """Count the primaries of a cluster; a single server is one."""
-    deadline = Deadline(context.timeout_s)
-    while True:
-        counted: int | BaseException = yield CountServers()
-        if isinstance(counted, int):
-            return counted
-        yield from _pause(deadline, build_unreachable_error(counted, shown=context.shown))
+def encode_ttl_ms(ttl_s: float | None) -> bytes:
+    """Encode a time to live as scripts take it."""
+    return b"" if ttl_s is None else b"%d" % math.ceil(ttl_s * 1000)
 
 
-def _pause(deadline: Deadline, error: MemoryStoreError) -> Plan[None]:
-    """Wait before the next attempt, or give up with this error."""
-    wait_s = deadline.next_wait_s()
-    if wait_s is None or (error.__cause__ is not None and is_final(error.__cause__)):
-        raise error
-    yield Wait(wait_s)
-
-
-def _refuse_cluster(context: RedisContext, reply: Exception) -> None:
-    """Raise if a server sends us to another, but only one was named."""
-    if isinstance(reply, theirs.MovedError) and not context.is_cluster:
-        raise build_cluster_error(reply, shown=context.shown)
+def to_pairs(flat: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Split a flat list into pairs."""
+    return list(zip(flat[::2], flat[1::2], strict=True))

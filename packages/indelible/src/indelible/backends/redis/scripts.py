@@ -9,11 +9,7 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from indelible.backends.redis.keys import VIEW_FIELDS
-from indelible.backends.redis.log_rows import (
-    KIND_PATTERN,
-    ROW_PATTERN,
-    WHOLE_PATTERN,
-)
+from indelible.backends.redis.log_rows import ROW_PATTERN
 from indelible.core.codec import (
     CHECKSUM_FROM,
     CHECKSUM_TO,
@@ -148,8 +144,6 @@ def _constants() -> dict[str, object]:
         "READ_PAGE": READ_PAGE,
         "PUSHED": PUSHED,
         "ROW": f"'{ROW_PATTERN}'",
-        "KIND_OF_ROW": f"'{KIND_PATTERN}'",
-        "WHOLE_ROW": f"'{WHOLE_PATTERN}'",
         "ITEM_KINDS": f"'{items}'",
         "MEASURE_BYTES": MEASURE_BYTES,
         "REMOVE_ENTRIES": REMOVE_ENTRIES,

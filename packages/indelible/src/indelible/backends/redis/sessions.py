@@ -8,14 +8,6 @@ from dataclasses import replace
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.calls import (
-    HANDLERS,
-    Argument,
-    Command,
-    RedisContext,
-    ScriptCall,
-    encode_ttl_ms,
-)
 from indelible.backends.redis.errors import build_damaged_error
 from indelible.backends.redis.keys import (
     PARTS,
@@ -25,11 +17,15 @@ from indelible.backends.redis.keys import (
     parse_session,
 )
 from indelible.backends.redis.requests import (
-    call_script,
-    count_servers,
+    HANDLERS,
+    Argument,
+    Command,
+    RedisContext,
+    ScriptCall,
+    encode_ttl_ms,
     require,
-    send_commands,
 )
+from indelible.backends.redis.risks import parse_info
 from indelible.core import rules, session_list
 from indelible.core.operations import (
     Head,
@@ -124,7 +120,7 @@ def read_parts(
     head has no answers.
     """
     call = build_read(context, session, *commands, checks=checks)
-    described, *answers = yield from call_script(context, call)
+    described, *answers = yield call
     seal = Seal(context, session, described[1] or b"")
     return parse_head(session, described), seal, answers
 
@@ -178,16 +174,13 @@ def read_head(context: RedisContext, op: ReadHead) -> Plan[Head]:
 @HANDLERS.handles(SetMetadata)
 def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    answer, *rest = yield from call_script(
-        context,
-        context.write(
-            "set_metadata",
-            op.session,
-            op.metadata,
-            op.expected or "",
-            encode_ttl_ms(op.ttl_s),
-            repeatable=False,
-        ),
+    answer, *rest = yield context.write(
+        "set_metadata",
+        op.session,
+        op.metadata,
+        op.expected or "",
+        encode_ttl_ms(op.ttl_s),
+        repeatable=False,
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
@@ -244,7 +237,7 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
     keys = SCAN_KEYS
     scanned = 0
     # Counted each time: a cluster may get another server meanwhile.
-    while at.server < (servers := (yield from count_servers(context))):
+    while at.server < (servers := (yield context.count_servers())):
         room = op.limit - len(listed)
         few = SCAN_KEYS_FEW if at.given else keys
         at, after, found = yield from _scan(context, op, at, few)
@@ -282,7 +275,7 @@ def _list_in_order(
     after = session_list.parse_place(order, op.resume)
     first: dict[str, tuple[Place, Head | None]] = {}
     at = Bookmark()
-    while at.server < (yield from count_servers(context)):
+    while at.server < (yield context.count_servers()):
         _, at, found = yield from _scan(context, op, at, SCAN_KEYS)
         for name, head, created_ms, activity_ms in found:
             place = session_list.build_place(order, name, created_ms, activity_ms)
@@ -301,16 +294,24 @@ def _scan(
     """Call SCAN once; returns where it began, where the next call begins, and what it found."""
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
+    began, after, found = yield from scan_keys(context, at, pattern, keys)
+    sessions = yield from _read_heads(context, began.server, found)
+    listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
+    return began, after, listed
+
+
+def scan_keys(
+    context: RedisContext, at: Bookmark, pattern: str, keys: int = SCAN_KEYS
+) -> Plan[tuple[Bookmark, Bookmark, list[bytes]]]:
+    """Look at some keys of a server; returns where that began, where to go on, and what matched."""
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield from send_commands(context, at.server, (("INFO", "server"), scan))
-    run, (cursor, found) = parse_run(info), require(context, scanned)
+    info, scanned = yield context.send(at.server, ("INFO", "server"), scan)
+    run, (cursor, found) = parse_info(info).get("run_id", "")[:8], require(context, scanned)
     if at.run and run != at.run:
         # Another process serves these keys now, in an order of its own: from its beginning.
-        return (yield from _scan(context, op, Bookmark(at.server), keys))
-    sessions = yield from _read_heads(context, at.server, found)
-    listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
+        return (yield from scan_keys(context, Bookmark(at.server), pattern, keys))
     after = Bookmark(at.server, run, int(cursor)) if int(cursor) else Bookmark(at.server + 1)
-    return at._replace(run=run), after, listed
+    return at._replace(run=run), after, found
 
 
 def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[list[FoundSession]]:
@@ -323,7 +324,7 @@ def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[l
     # The server may not know the script yet.
     calls[0].by_text = True
     commands = tuple(command for call in calls for command in call.build_commands())
-    replies = yield from send_commands(context, server, commands)
+    replies = yield context.send(server, *commands)
     found: list[FoundSession] = []
     for name, reply in zip(names, replies, strict=True):
         if isinstance(reply, Exception):
@@ -350,13 +351,3 @@ def _read_found(context: RedisContext, name: str) -> Plan[FoundSession]:
     except FormatError:
         return FoundSession(name, None)
     return FoundSession(name, head, head.created_at_ms or 0, head.last_activity_ms or 0)
-
-
-def parse_run(info: Any) -> str:
-    """Return the id of the run of a server; empty if it does not say."""
-    if not isinstance(info, bytes):
-        return ""
-    for line in info.splitlines():
-        if line.startswith(b"run_id:"):
-            return line.partition(b":")[2].decode("ascii", "replace")[:8]
-    return ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext, encode_ttl_ms
 from indelible.backends.redis.log_rows import format_row, get_checksum
-from indelible.backends.redis.requests import call_script
+from indelible.backends.redis.requests import HANDLERS, Argument, RedisContext, encode_ttl_ms
 from indelible.backends.redis.sessions import format_extents, parse_head
 from indelible.backends.redis.views import format_line, format_record
 from indelible.core import rules
@@ -19,11 +18,8 @@ ROWS_PER_CALL = 500
 def begin_stage(context: RedisContext, op: BeginStage) -> Plan[Stage]:
     """Begin a life that is not visible yet."""
     first = "" if op.first is None else op.first
-    answer, *rest = yield from call_script(
-        context,
-        context.write(
-            "begin_stage", op.session, op.forked_from or "", encode_ttl_ms(op.ttl_s), first
-        ),
+    answer, *rest = yield context.write(
+        "begin_stage", op.session, op.forked_from or "", encode_ttl_ms(op.ttl_s), first
     )
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
@@ -49,7 +45,7 @@ def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
             )
         call = context.write("stage_rows", op.session, op.stage, *arguments)
         call.size = sum(len(row.envelope) for row in rows)
-        (answer,) = yield from call_script(context, call)
+        (answer,) = yield call
         if answer == b"exists":
             raise rules.build_exists_error(op.session)
 
@@ -75,9 +71,7 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
     first = op.generation - len(op.journal)
     for number, line in enumerate(op.journal, 1):
         arguments += (line.key, format_line(number, line, first + number), line.undone_by or "")
-    answer, *rest = yield from call_script(
-        context, context.write("show_stage", op.session, *arguments)
-    )
+    answer, *rest = yield context.write("show_stage", op.session, *arguments)
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
     return parse_head(op.session, rest[0])
@@ -86,4 +80,4 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
 @HANDLERS.handles(DropStage)
 def drop_stage(context: RedisContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    yield from call_script(context, context.write("delete_expired", op.session, op.stage, ""))
+    yield context.write("delete_expired", op.session, op.stage)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import (
+from indelible.backends.redis.errors import build_damaged_error
+from indelible.backends.redis.keys import JOURNAL, SNAPSHOTS
+from indelible.backends.redis.requests import (
     HANDLERS,
     Command,
     RedisContext,
     encode_ttl_ms,
     to_pairs,
 )
-from indelible.backends.redis.errors import build_damaged_error
-from indelible.backends.redis.keys import JOURNAL, SNAPSHOTS
-from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.sessions import Seal, format_extents, parse_extents, read_parts
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
@@ -64,23 +63,20 @@ def find_change(context: RedisContext, op: FindChange) -> Plan[JournalLine | Non
 
 
 def _change(context: RedisContext, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
-    answer, *rest = yield from call_script(
-        context,
-        context.write(
-            "change_view",
-            op.session,
-            op.life,
-            op.generation,
-            op.vacuums,
-            op.change,
-            op.key,
-            format_extents(op.extents),
-            "" if op.tail is None else op.tail,
-            op.expected or "",
-            op.undoes or "",
-            context.touch,
-            *((snapshot,) if snapshot else ()),
-        ),
+    answer, *rest = yield context.write(
+        "change_view",
+        op.session,
+        op.life,
+        op.generation,
+        op.vacuums,
+        op.change,
+        op.key,
+        format_extents(op.extents),
+        "" if op.tail is None else op.tail,
+        op.expected or "",
+        op.undoes or "",
+        context.touch,
+        *((snapshot,) if snapshot else ()),
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
@@ -159,17 +155,14 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
     """Store the view and the end of the log under an id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        answer, *rest = yield from call_script(
-            context,
-            context.write(
-                "save_snapshot",
-                op.session,
-                op.id,
-                "" if op.label is None else f"={op.label}",
-                encode_ttl_ms(op.ttl_s),
-                whole,
-                context.touch,
-            ),
+        answer, *rest = yield context.write(
+            "save_snapshot",
+            op.session,
+            op.id,
+            "" if op.label is None else f"={op.label}",
+            encode_ttl_ms(op.ttl_s),
+            whole,
+            context.touch,
         )
         if answer != b"large":
             return parse_record(op.id, rest[0])
@@ -237,7 +230,5 @@ def read_snapshots(context: RedisContext, op: ReadSnapshots) -> Plan[SnapshotLis
 @HANDLERS.handles(DeleteSnapshot)
 def delete_snapshot(context: RedisContext, op: DeleteSnapshot) -> Plan[bool]:
     """Delete one snapshot; entries stay."""
-    removed = yield from call_script(
-        context, context.write("delete_snapshot", op.session, op.id, repeatable=False)
-    )
+    removed = yield context.write("delete_snapshot", op.session, op.id, repeatable=False)
     return bool(removed)

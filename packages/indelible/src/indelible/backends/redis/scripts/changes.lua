@@ -90,6 +90,13 @@ local function unseal(s, name, value)
   return seal(s, name, text) == value and text or nil
 end
 
+-- Take a row apart: where its envelope, its links and its key begin, and its words. nil if it is damaged.
+local function parse_row(row)
+  local written, deadline, gen, kind, keep, batch, key_size, links_size, at = string.match(row, ROW)
+  if not at then return nil end
+  return at + key_size + links_size, at + key_size, at, kind, batch, gen, written, deadline, keep
+end
+
 -- Find the append with this key: its first position, size, generation and checksums, as one text. A
 -- generated key is in no index until a vacuum removes its entries: it is looked for among the newest.
 -- The second result says what is damaged.
@@ -103,14 +110,13 @@ local function find_key(s, key)
   for rank = 0, most - 1, READ_PAGE do
     local page = call('ZREVRANGE', s.log, rank, math.min(rank + READ_PAGE, most) - 1)
     for _, found in ipairs(page) do
-      local gen, size, length, _, at = string.match(found, ROW)
-      if at and string.sub(found, at, at + length - 1) == key then
+      local _, links_at, key_at, _, size, gen = parse_row(found)
+      if key_at and string.sub(found, key_at, links_at - 1) == key then
         local first, sums = call('ZSCORE', s.log, found), {}
         for n, row in ipairs(call('ZRANGEBYSCORE', s.log, first, first + size - 1)) do
-          local _, _, key_size, links_size, from = string.match(row, ROW)
-          if not from then return nil, 'an entry of the append is damaged' end
-          from = from + key_size + links_size
-          sums[n] = string.sub(row, from + SUM_FROM - 1, from + SUM_TO - 1)
+          local at = parse_row(row)
+          if not at then return nil, 'an entry of the append is damaged' end
+          sums[n] = string.sub(row, at + SUM_FROM - 1, at + SUM_TO - 1)
         end
         return first .. ' ' .. size .. ' ' .. gen .. ' ' .. table.concat(sums)
       end
@@ -130,10 +136,9 @@ end
 
 -- Return the member for a row; nil if it has no id.
 local function index_row(row, position)
-  local kind, key_size, size, at = string.match(row, KIND_OF_ROW)
-  if not kind or size == '0' or not string.find(ITEM_KINDS, kind, 1, true) then return nil end
-  at = at + key_size
-  return build_member(string.sub(row, at, at + size - 1), position)
+  local envelope_at, links_at, _, kind = parse_row(row)
+  if envelope_at == links_at or not string.find(ITEM_KINDS, kind, 1, true) then return nil end
+  return build_member(string.sub(row, links_at, envelope_at - 1), position)
 end
 
 -- Find the newest visible entry of an item, or nil. Needs the view. The index and the extents lead

@@ -11,12 +11,12 @@ local members = call('ZREVRANGEBYLEX', s.items, '[' .. build_member(ARGV[3], s.b
 local function find_append_at(position)
   for first = position, s.born, -1 do
     local row = call('ZRANGEBYSCORE', s.log, first, first)[1]
-    local _, size, length, _, at = string.match(row or '', ROW)
-    if not at then break end
+    local _, links_at, key_at, _, size = parse_row(row or '')
+    if not size then break end
     if tonumber(size) > 0 then
       local stop = first + size
       local is_whole = position < stop and call('ZCOUNT', s.log, first, stop - 1) == tonumber(size)
-      local key = is_whole and string.sub(row, at, at + length - 1)
+      local key = is_whole and string.sub(row, key_at, links_at - 1)
       return {first = first, stop = stop, key = key}
     end
   end
@@ -28,15 +28,16 @@ local rows, used, bytes, done, append = {}, {}, 0, 0, nil
 for n, member in ipairs(members) do
   local position = parse_position(member)
   local row = call('ZRANGEBYSCORE', s.log, position, position)[1] or ''
-  local written, deadline, gen, about, batch, key_size, links_size, at = string.match(row, WHOLE_ROW)
   if index_row(row, position) ~= member then
     return build_error('its index of items does not match its log')
   end
   if bytes >= MEASURE_BYTES then break end
+  local at, links_at, key_at, kind, batch, gen, written, deadline, keep = parse_row(row)
   local place = position + written + (deadline == '' and 0 or deadline) + gen + batch
-  local words = {written, deadline, gen, whole(ARGV[5] + place), about .. batch, key_size, '0', ''}
-  rows[n] = table.concat(words, ' ') .. string.sub(row, at, at + key_size - 1) .. envelope
-  bytes, done = bytes + #row - (at - 1 + key_size + links_size), n
+  local words = {written, deadline, gen, whole(ARGV[5] + place), kind .. keep .. batch, links_at - key_at,
+    '0', ''}
+  rows[n] = table.concat(words, ' ') .. string.sub(row, key_at, links_at - 1) .. envelope
+  bytes, done = bytes + #row - (at - 1), n
   -- A caller's key has the checksums of its entries.
   if not append or position >= append.stop then append = find_append_at(position) end
   local key = append.key

@@ -11,8 +11,7 @@ while entries < most and bytes < MEASURE_BYTES do
     break
   end
   for n = 1, #page, 2 do
-    local _, key_size, links_size, from = string.match(page[n], KIND_OF_ROW)
-    bytes = bytes + #page[n] - (from and from - 1 + key_size + links_size or 0)
+    bytes = bytes + #page[n] - ((parse_row(page[n]) or 1) - 1)
     local member = removes and index_row(page[n], page[n + 1])
     if member then unindexed = unindexed + call('ZREM', s.items, member) end
   end

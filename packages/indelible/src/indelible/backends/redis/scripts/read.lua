@@ -17,9 +17,8 @@ local marks = MARKS
 
 -- Return the row as it is sent; nil if it is of another kind.
 local function convert(row)
-  local kind, key_size, links_size, at = string.match(row, KIND_OF_ROW)
+  local at, _, _, kind = parse_row(row)
   if not at then return brief and '0 ' .. row or row end
-  at = at + key_size + links_size
   if kinds ~= '' and not string.find(kinds, kind, 1, true) then
     -- An entry whose kind was damaged must not pass for one that was not asked for.
     local mark, starts = marks[kind], at + MARK_FROM - 1

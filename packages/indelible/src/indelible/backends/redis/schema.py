@@ -1,28 +1,16 @@
-"""The plans of a store on Redis: all handlers together, opening, and what is claimed."""
+"""The format of the keys: written, recognised or refused; and the secret that signs cursors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis import (  # noqa: F401 (each registers its handlers)
-    append,
-    audit,
-    maintenance,
-    read,
-    risks,
-    sessions,
-    stages,
-    views,
-)
-from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
-from indelible.backends.redis.requests import reach_server, require, send_commands
-from indelible.backends.redis.settings import read_settings
+from indelible.backends.redis.requests import HANDLERS, Argument, RedisContext, require
+from indelible.backends.redis.risks import read_settings, refuse_weaker
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.operations import ReadCursorKey
 from indelible.core.plan import Plan
 from indelible.errors import FormatError
-from indelible.model import Claims
 
 # The format of the keys; the layout is in DESIGN.md.
 FORMAT = 6
@@ -58,10 +46,9 @@ def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
 
 
 def prepare(context: RedisContext) -> Plan[None]:
-    """Reach every server, and refuse what is too new or gives less than was demanded."""
-    yield from reach_server(context)
+    """Refuse servers that give less than was demanded, and keys of another format."""
     every = yield from read_settings(context)
-    risks.refuse_weaker(
+    refuse_weaker(
         every, demanded=context.demanded, simulated=context.simulated, shown=context.shown
     )
     context.waits_for_disks = all(each.can_wait_for_disks for each in every)
@@ -72,18 +59,6 @@ def prepare(context: RedisContext) -> Plan[None]:
 def _set_once(context: RedisContext, key: str, value: Argument) -> Plan[Any]:
     """Return the value of a key, after setting it if there is none."""
     commands = (("SET", key, value, "NX"), ("GET", key))
-    replies = yield from send_commands(context, key, commands)
+    replies = yield context.send(key, *commands)
     _, found = [require(context, reply) for reply in replies]
     return found
-
-
-def read_claims(context: RedisContext) -> Plan[Claims]:
-    """Return what is promised, by the settings as they are now."""
-    every = yield from read_settings(context)
-    return risks.build_claims(
-        every,
-        demanded=context.demanded,
-        simulated=context.simulated,
-        cluster=context.is_cluster,
-        ttl_clock="server" if context.clock is None else "caller",
-    )

@@ -6,10 +6,6 @@ retries are switched off: after a lost reply they send a command again, which ap
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -79,67 +75,6 @@ class RedisOptions:
         return [*hosts] or [(settings.get("host", "localhost"), settings.get("port", DEFAULT_PORT))]
 
 
-# When the call that opens a connection has to be done with it.
-_ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
-
-
-@contextmanager
-def limit_connect_time(seconds: float) -> Iterator[None]:
-    """Connections of our own that are opened in here take no longer than this."""
-    token = _ends_at.set(time.monotonic() + seconds)
-    try:
-        yield
-    finally:
-        _ends_at.reset(token)
-
-
-class _ConnectInTime:
-    """A blocking connection that is opened in the time that its caller has left.
-
-    Pools take no such time. Sending sets another timeout.
-    """
-
-    socket_connect_timeout: float | None
-    socket_timeout: float | None
-
-    def connect(self) -> None:
-        """Connect, and wait for the replies to AUTH and SELECT no longer than for the server."""
-        given = self.socket_connect_timeout, self.socket_timeout
-        ends_at = _ends_at.get()
-        if ends_at is not None:
-            left_s = max(ends_at - time.monotonic(), TIMEOUT_S_MIN)
-            self.socket_connect_timeout = min(given[0] or left_s, left_s)
-            self.socket_timeout = min(given[1] or left_s, left_s)
-        try:
-            super().connect()  # type: ignore[misc]
-        finally:
-            self.socket_connect_timeout, self.socket_timeout = given
-
-
-class _Connection(_ConnectInTime, redis.Connection):
-    pass
-
-
-class _SSLConnection(_ConnectInTime, redis.SSLConnection):
-    pass
-
-
-class _UnixDomainSocketConnection(_ConnectInTime, redis.UnixDomainSocketConnection):
-    pass
-
-
-_BLOCKING = {
-    "redis": _Connection,
-    "rediss": _SSLConnection,
-    "unix": _UnixDomainSocketConnection,
-}
-_AWAITED = {
-    "redis": redis.asyncio.Connection,
-    "rediss": redis.asyncio.SSLConnection,
-    "unix": redis.asyncio.UnixDomainSocketConnection,
-}
-
-
 def is_cluster(target: Any) -> bool:
     """Whether a URL or a client names a cluster."""
     if isinstance(target, str):
@@ -155,24 +90,14 @@ def is_simulated(target: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "fakeredis" for kind in kinds)
 
 
-def keeps_connections(pool: Any, *, owned: bool) -> bool:
-    """Whether connections are kept between requests: they are ours, or there are many."""
-    least: int = 2 * (WRITE_CONNECTIONS + READ_CONNECTIONS)
-    return owned or pool.max_connections >= least
-
-
 def build_client(options: RedisOptions, *, awaited: bool) -> Any:
     """Make the client of a single server. It connects when it is first used."""
-    scheme, _, settings = _parse_url(options.target)
+    # Refuse what redis-py takes in silence.
+    _parse_url(options.target)
     module: Any = redis.asyncio if awaited else redis
-    pool = module.ConnectionPool(
-        connection_class=(_AWAITED if awaited else _BLOCKING)[scheme],
-        # The slots are the bound. The pool's is wider: a connection that was interrupted while it
-        # was taken or released may stay on its books.
-        max_connections=2 * (WRITE_CONNECTIONS + READ_CONNECTIONS),
-        **_complete(settings, options.timeout_s, awaited=awaited),
+    return module.Redis.from_url(
+        options.target, **_build_settings(options.timeout_s, awaited=awaited)
     )
-    return module.Redis.from_pool(pool)
 
 
 def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
@@ -180,24 +105,24 @@ def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
     scheme, hosts, settings = _parse_url(options.target)
     module: Any = redis.asyncio.cluster if awaited else redis.cluster
     settings.pop("db", None)
+    defaults = _build_settings(options.timeout_s / CLUSTER_SHARE, awaited=awaited)
     return module.RedisCluster(
         startup_nodes=[module.ClusterNode(host, port) for host, port in hosts],
         ssl=scheme == "rediss",
         # A slot without a server must not make the others unreachable.
         require_full_coverage=False,
-        **_complete(settings, options.timeout_s / CLUSTER_SHARE, awaited=awaited),
+        **(defaults | settings),
     )
 
 
-def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> dict[str, Any]:
-    """Add our defaults to the settings of a URL, and what it cannot change."""
+def _build_settings(timeout_s: float, *, awaited: bool) -> dict[str, Any]:
+    """Build settings of connections; those in a URL come before them."""
     module: Any = redis.asyncio.retry if awaited else redis.retry
     return {
         "socket_connect_timeout": min(timeout_s, CONNECT_S_MAX),
         # Every call has a deadline of its own; this one is for what connecting asks.
         "socket_timeout": timeout_s,
         "protocol": 2,
-        **settings,
         # Our own retries know whether a write may have landed; theirs do not.
         "retry": module.Retry(NoBackoff(), 0),
         "decode_responses": False,
