@@ -259,6 +259,15 @@ def rollback(engine, session, snapshot, key, choice):
     return Rollback(engine.name(session), snapshot, key, version)
 
 
+def save_snapshot(engine, session, snapshot, label, ttl_s, choice):
+    version = expected_version(engine, session, choice)
+    return SaveSnapshot(engine.name(session), snapshot, label, ttl_s, False, version)
+
+
+def erase(engine, session, choice):
+    return Erase(engine.name(session), expected_version(engine, session, choice))
+
+
 def audited(engine, command):
     build, *arguments = command
     return AUDIT._add_line(build(engine, *arguments))
@@ -381,7 +390,9 @@ COMMANDS = {
     Rollback: command(rollback, SESSIONS, SNAPSHOTS, KEYS, VERSIONS),
     FindChange: plain(FindChange, st.sampled_from(["hide", "rollback"]), KEYS),
     ReadJournal: plain(ReadJournal, st.integers(1, 5)),
-    SaveSnapshot: plain(SaveSnapshot, SNAPSHOTS, st.sampled_from([None, "label"]), TTL),
+    SaveSnapshot: command(
+        save_snapshot, SESSIONS, SNAPSHOTS, st.sampled_from([None, "label"]), TTL, VERSIONS
+    ),
     ReadSnapshots: plain(ReadSnapshots, st.sampled_from([None, ("s1",), ("s2", "none")])),
     DeleteSnapshot: plain(DeleteSnapshot, SNAPSHOTS),
     SetMetadata: command(
@@ -400,7 +411,7 @@ COMMANDS = {
     ShowStage: command(show_stage, STAGED, RECENT, st.integers(1, 3), st.booleans()),
     DropStage: command(drop_stage, STAGED, RECENT),
     Reclaim: plain(Reclaim, st.sampled_from([0, 10**15]), st.booleans()),
-    Erase: plain(Erase),
+    Erase: command(erase, SESSIONS, VERSIONS),
     CheckSession: plain(CheckSession),
     Quarantine: command(quarantine, SESSIONS),
     ReadQuarantine: plain(ReadQuarantine),
@@ -527,7 +538,7 @@ def test_no_field_of_an_operation_is_left_out():
     drawn = collections.defaultdict(set)
 
     @settings(
-        max_examples=400, derandomize=True, deadline=None, database=None, phases=[Phase.generate]
+        max_examples=600, derandomize=True, deadline=None, database=None, phases=[Phase.generate]
     )
     @given(PROGRAMS)
     def draw(program):

@@ -525,14 +525,16 @@ async def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
 async def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under an id."""
     row, head = await _load_session(tx, op.session)
-    if row is None or head.status is not Status.ACTIVE:
-        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
-        head = build_row_head(row, await tx.now_ms())
-    elif not op.fresh:
+    is_active = row is not None and head.status is Status.ACTIVE
+    if row is not None and is_active and not op.fresh:
         earlier = await tx.find_snapshot(row, op.id)
         if earlier is not None:
             await tx.sync(row)
             return earlier
+    rules.refuse_if_moved(op.session, op.expected, head.version)
+    if row is None or not is_active:
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        head = build_row_head(row, await tx.now_ms())
     rules.refuse_too_many_extents(op.session, head.visible)
     record = SnapshotRecord(op.id, op.label, await tx.now_ms(), head.view, head.end)
     await tx.insert_snapshot(row, record)
@@ -697,7 +699,10 @@ async def erase(tx: Transaction, op: Erase) -> EraseResult:
     """Remove everything of a session."""
     forks = await tx.find_forks(op.session)
     # Nothing of it is shown to anyone: a damaged session can be erased like any other.
-    row = await tx.find_session(op.session, damaged=True)
+    row = await tx.find_session(op.session, damaged=op.expected is None)
+    if op.expected is not None:
+        head = build_row_head(row, await tx.now_ms())
+        rules.refuse_if_moved(op.session, op.expected, head.version)
     if row is None:
         return EraseResult(forks=forks, kept=tx.kept)
     count, size = await tx.measure_entries(row, _WHOLE_LOG)

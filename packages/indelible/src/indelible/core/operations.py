@@ -468,8 +468,8 @@ class ReadJournal(Operation[JournalPage]):
 class SaveSnapshot(Operation[SnapshotRecord]):
     """Store the view and the end of the log under an id. A session that is not active begins.
 
-    The same id again returns the stored snapshot, synced, and changes nothing. `fresh` says that
-    the id cannot have been used.
+    The same id again returns the stored snapshot, synced, and changes nothing. Then `expected` is
+    compared. `fresh` says that the id cannot have been used.
     """
 
     session: str
@@ -477,6 +477,7 @@ class SaveSnapshot(Operation[SnapshotRecord]):
     label: str | None
     ttl_s: float | None
     fresh: bool = False
+    expected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -677,9 +678,13 @@ class Reclaim(Operation[ReclaimResult]):
 
 @dataclass(frozen=True, slots=True)
 class Erase(Operation[EraseResult]):
-    """Remove every trace of a session that the engine lets us remove."""
+    """Remove every trace of a session that the engine lets us remove.
+
+    A damaged session can be erased, too, unless a version is `expected`: its own cannot be read.
+    """
 
     session: str
+    expected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from indelible.errors import ConflictError, SessionNotFoundError, UsageError
+from indelible.errors import SessionNotFoundError, UsageError
 from indelible.inspector.pages import Fields, Pages, Shown, get_field, parse_position
 from indelible.inspector.rows import build_rows
 from indelible.inspector.templating import build_link
@@ -114,21 +114,12 @@ class Actions:
             memory, version = get_field(fields, "memory"), parse_position(expected)
             await self.store.retract(session, memory, expected=version)
             return build_link("/memory", id=session, memory=memory)
-        # These verbs take no expected version: what changes between the check and them is missed.
-        await self._refuse_old_page(session, expected)
         if name == "snapshot":
-            await self.store.save_snapshot(session, label=fields.get("label", "").strip() or None)
+            label = fields.get("label", "").strip() or None
+            await self.store.save_snapshot(session, label=label, expected=expected)
             return _link_session(fields, done=name)
-        await self.store.forget(session)
+        await self.store.forget(session, expected=expected)
         return build_link("/", done=name)
-
-    async def _refuse_old_page(self, session: str, expected: str) -> None:
-        """Raise if the session is not what the preview showed."""
-        if (await self.store.session(session)).version != expected:
-            raise ConflictError(
-                "it changed since the preview, and nothing was done: look at the page again",
-                reason="version",
-            )
 
     async def _change_view(self, name: str, fields: Fields, **options: Any) -> ViewChange:
         session = get_field(fields, "id")
