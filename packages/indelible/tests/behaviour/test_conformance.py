@@ -43,6 +43,7 @@ from indelible.core.operations import (
     IndexText,
     ItemGuard,
     ItemPlace,
+    ListAudits,
     ListSessions,
     LogPage,
     LogRow,
@@ -128,6 +129,8 @@ class Engine:
             result = self._perform(op)
         except MemoryStoreError as error:
             return type(error).__name__, error.details.get("reason")
+        if isinstance(op, ListAudits):
+            return sorted(name for name in result if name.startswith(self.prefix))
         self._remember(op, result)
         if isinstance(op, Reclaim | Erase) and op.session in self.perishable:
             # Entries of an earlier life or a lost stage go when it ends, or in the next vacuum.
@@ -421,6 +424,7 @@ COMMANDS[Audited] = command(
     audited, st.one_of([COMMANDS[kind] for kind in (*AUDITED, ShowStage, Erase)])
 )
 COMMANDS[ReadAudit] = plain(ReadAudit, st.sampled_from([None, 0, 1]), st.integers(1, 9))
+COMMANDS[ListAudits] = command(lambda _engine: ListAudits())
 COMMANDS[ImportAudit] = plain(
     ImportAudit, st.just((StoredLine(0, '[0,1,"ana","append",1,"new"]', "0" * 64),))
 )

@@ -806,10 +806,18 @@ class Audited(Operation[R]):
 
 @dataclass(frozen=True, slots=True)
 class ImportAudit(Operation[None]):
-    """Add lines that were exported, unless the session has other ones, or as many, already."""
+    """Add lines that were exported. Those that are there already must be the same.
+
+    Otherwise it is a `ConflictError` with the reason "audit", and nothing is written.
+    """
 
     session: str
     lines: tuple[StoredLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListAudits(Operation[tuple[str, ...]]):
+    """Return the ids of all sessions that have lines, in any order, also of those that are gone."""
 
 
 @dataclass(frozen=True, slots=True)

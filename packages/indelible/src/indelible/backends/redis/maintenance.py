@@ -28,10 +28,9 @@ from indelible.backends.redis.read import read_rows
 from indelible.backends.redis.requests import (
     call_script,
     count_servers,
-    require,
     send_commands,
 )
-from indelible.backends.redis.sessions import SCAN_KEYS, read_parts
+from indelible.backends.redis.sessions import read_parts, scan_page
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
@@ -245,20 +244,12 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
     """Find the forks of a session. They lie anywhere, so every session is looked at."""
     names: set[str] = set()
+    pattern = build_heads_pattern(context.namespace, "")
     servers = yield from count_servers(context)
     for server in range(servers):
         cursor = 0
         while True:
-            scan = (
-                "SCAN",
-                cursor,
-                "MATCH",
-                build_heads_pattern(context.namespace, ""),
-                "COUNT",
-                SCAN_KEYS,
-            )
-            (scanned,) = yield from send_commands(context, server, (scan,))
-            after, heads = require(context, scanned)
+            cursor, heads = yield from scan_page(context, server, cursor, pattern)
             looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
             origins = (yield from send_commands(context, server, looks)) if looks else []
             names |= {
@@ -267,7 +258,6 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
                 # One that is on its way to another server is found there.
                 if origin == session.encode() and (name := parse_session(key)) is not None
             }
-            cursor = int(after)
             if cursor == 0:
                 break
     return tuple(sorted(names))

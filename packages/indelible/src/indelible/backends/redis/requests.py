@@ -156,7 +156,7 @@ def send_commands(
     with what passes by itself, all are sent again. Another error is returned as a value, since a
     server may refuse to answer some.
     """
-    request = SendCommands(to, Deadline(context.timeout_s), commands)
+    request = SendCommands(to, context.start_deadline(), commands)
     passing = (Next.WAIT, Next.MOVE, Next.ASK) if isinstance(to, str) else (Next.WAIT,)
     while True:
         replies: Replies = yield request

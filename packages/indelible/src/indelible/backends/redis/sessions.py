@@ -313,6 +313,16 @@ def _scan(
     return at._replace(run=run), after, listed
 
 
+def scan_page(
+    context: RedisContext, server: int, cursor: int, pattern: str
+) -> Plan[tuple[int, list[bytes]]]:
+    """Call SCAN on a server once; returns its next cursor, 0 at the end, and the keys."""
+    scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_KEYS)
+    (reply,) = yield from send_commands(context, server, (scan,))
+    after, keys = require(context, reply)
+    return int(after), keys
+
+
 def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[list[FoundSession]]:
     """Read the sessions of these keys, in one round trip to their server."""
     # Some may be keys of one session.
