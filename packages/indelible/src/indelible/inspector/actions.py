@@ -25,9 +25,6 @@ class Action:
 
     title: str
     takes: tuple[str, ...] = ()
-    # A text that is asked for, and whether it may be empty.
-    asks: str = ""
-    optional: bool = False
     # It cannot be undone: a box has to be ticked.
     final: bool = False
 
@@ -36,8 +33,8 @@ ACTIONS: Final = {
     "rollback": Action(title="Roll back", takes=("snapshot",)),
     "undo": Action(title="Undo the newest change"),
     "redo": Action(title="Redo what was undone"),
-    "snapshot": Action(title="Save a snapshot", asks="label", optional=True),
-    "fork": Action(title="Fork into a new session", takes=("snapshot",), asks="new_id"),
+    "snapshot": Action(title="Save a snapshot"),
+    "fork": Action(title="Fork into a new session", takes=("snapshot",)),
     "retract": Action(title="Retract a memory", takes=("memory",)),
     "forget": Action(title="Erase this session for good", final=True),
 }

@@ -35,6 +35,7 @@ def build_environment() -> Environment:
     )
     environment.filters.update(
         lines=_format_lines,
+        json_lines=_format_json_lines,
         time=_format_time,
         ago=_format_ago,
         many=_format_count,
@@ -62,6 +63,14 @@ def _format_lines(text: str) -> Markup:
     """Write a text of several lines; what is fenced as code looks like code."""
     lines = str(escape(escape_unseen_in_lines(text)))
     return Markup(_FENCED.sub(r'<span class="code">\1</span>', lines))  # noqa: S704 (escaped above)
+
+
+def _format_json_lines(text: str) -> Markup:
+    """Write JSON of several lines; the class of each says how deep it is indented."""
+    lines = str(escape(escape_unseen_in_lines(text))).splitlines(keepends=True)
+    depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
+    marked = [f'<span class="line in{n}">{line}</span>' for n, line in zip(depths, lines, strict=True)]
+    return Markup("".join(marked))  # noqa: S704 (escaped above)
 
 
 def _format_plain(value: Any) -> str:
