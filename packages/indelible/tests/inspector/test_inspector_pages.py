@@ -1,12 +1,13 @@
 """What the pages show, on every engine that has a file or a server."""
 
+import asyncio
 import re
 
 import apsw
 import pytest
 
 import indelible
-from indelible.inspector import pages
+from indelible.inspector import app, pages
 from indelible.inspector.pages import ENTRIES_PAGE, SESSIONS_PAGE
 from tests.support.inspector import FACTS, LONG, SESSION, every_page, running_inspector
 
@@ -26,6 +27,20 @@ def test_every_page_is_there(reader, name):
     page = reader.get(every_page(write=False)[name])
     assert page.status == 200
     assert page.text.rstrip().endswith("</html>")
+
+
+def test_a_page_that_takes_too_long_says_so(reader, monkeypatch):
+    async def search_for_ever(*_, **__):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(app, "PAGE_S_MAX", 0.01)
+    monkeypatch.setattr(indelible.AsyncMemoryStore, "search", search_for_ever)
+    answer = reader.get("/search", q="tea")
+    assert answer.status == 503
+    assert "That takes too long here" in answer.text
+    assert "any order.</p>" in answer.text
+    monkeypatch.undo()
+    assert reader.get("/search", q="tea").status == 200
 
 
 def test_sessions_are_listed_filtered_and_ordered(reader):

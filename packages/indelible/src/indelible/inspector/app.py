@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Final
@@ -34,6 +35,9 @@ STATIC_FILES: Final = {
     "htmx.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
+
+# What a page may take: less than its connection, so that a reader is told why there is nothing.
+PAGE_S_MAX: Final = 30.0
 
 Answer = Callable[[Request], Awaitable[Response]]
 ReadPage = Callable[[Fields], Awaitable[Shown | None]]
@@ -75,6 +79,14 @@ def build_app(
     return Guard(Starlette(routes=routes, exception_handlers={404: views.not_found}), access)
 
 
+_NO_PAGE: Final = {"title": "There is no such page", "message": ""}
+_TOO_LONG: Final = {
+    "title": "That takes too long here",
+    "message": "The engine has no index for it, and there is too much to read all of it. Look in one"
+    " session, at ids that begin alike, or at sessions in any order.",
+}
+
+
 class Views:
     """Renders pages, and errors of the store as pages."""
 
@@ -87,7 +99,10 @@ class Views:
 
         async def answer(request: Request) -> Response:
             try:
-                shown = await read(request.scope["fields"])
+                async with asyncio.timeout(PAGE_S_MAX):
+                    shown = await read(request.scope["fields"])
+            except TimeoutError:
+                return self._render("error.html", _TOO_LONG, request, 503)
             except MemoryStoreError as error:
                 return self._render_error(error)
             if shown is None:
@@ -118,8 +133,7 @@ class Views:
 
     async def not_found(self, request: Request, _: Exception) -> Response:
         """Answer a request for a page that is not there."""
-        shown = {"title": "There is no such page", "message": ""}
-        return self._render("error.html", shown, request, 404)
+        return self._render("error.html", _NO_PAGE, request, 404)
 
     def _render(
         self, template: str, shown: Shown, request: Request, status: int = 200

@@ -69,7 +69,9 @@ def _format_json_lines(text: str) -> Markup:
     """Write JSON of several lines; the class of each says how deep it is indented."""
     lines = str(escape(escape_unseen_in_lines(text))).splitlines(keepends=True)
     depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
-    marked = [f'<span class="line in{n}">{line}</span>' for n, line in zip(depths, lines, strict=True)]
+    marked = [
+        f'<span class="line in{n}">{line}</span>' for n, line in zip(depths, lines, strict=True)
+    ]
     return Markup("".join(marked))  # noqa: S704 (escaped above)
 
 
