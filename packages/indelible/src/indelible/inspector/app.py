@@ -82,8 +82,8 @@ def build_app(
 _NO_PAGE: Final = {"title": "There is no such page", "message": ""}
 _TOO_LONG: Final = {
     "title": "That takes too long here",
-    "message": "The engine has no index for it, and there is too much to read all of it. Look in one"
-    " session, at ids that begin alike, or at sessions in any order.",
+    "message": "The engine has no index for it, and there is too much to read all of it. Look in"
+    " one session, at ids that begin alike, or at sessions in any order.",
 }
 
 

@@ -20,6 +20,7 @@ from indelible.view import Extents, count, subtract
 PLAIN_CHARS_MAX: Final = 80
 # A block of code, as models write it. Its fences stay: nothing of a text is left out.
 _FENCED = re.compile(r"^(```[^`\n]*\n.*?^```[ \t]*)$\n?", re.MULTILINE | re.DOTALL)
+_LINE = re.compile(r"( *).+\n?")
 _FOUND = re.compile(r"\[([^\[\]]+)\]")
 
 
@@ -67,12 +68,12 @@ def _format_lines(text: str) -> Markup:
 
 def _format_json_lines(text: str) -> Markup:
     """Write JSON of several lines; the class of each says how deep it is indented."""
-    lines = str(escape(escape_unseen_in_lines(text))).splitlines(keepends=True)
-    depths = [(len(line) - len(line.lstrip(" "))) // 2 for line in lines]
-    marked = [
-        f'<span class="line in{n}">{line}</span>' for n, line in zip(depths, lines, strict=True)
-    ]
-    return Markup("".join(marked))  # noqa: S704 (escaped above)
+    lines = str(escape(escape_unseen_in_lines(text)))
+    return Markup(_LINE.sub(_mark_line, lines))  # noqa: S704 (escaped above)
+
+
+def _mark_line(line: re.Match[str]) -> str:
+    return f'<span class="line in{len(line[1]) // 2}">{line[0]}</span>'
 
 
 def _format_plain(value: Any) -> str:
