@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from indelible.errors import SessionNotFoundError, UsageError
-from indelible.inspector.pages import Fields, Pages, Shown, get_field, parse_position
+from indelible.inspector.pages import Fields, Shown, get_field, parse_position, read_extents
 from indelible.inspector.rows import build_rows
 from indelible.inspector.templating import build_link
 from indelible.model import Status, ViewChange
@@ -91,49 +90,38 @@ class Actions:
         name, action = _find_action(fields)
         if action.final and fields.get("sure") != "yes":
             raise UsageError("nothing was erased: tick the box if you are sure")
-        if name in VIEW_CHANGES:
-            await self._change_view(
-                name,
-                fields,
-                expected=get_field(fields, "expected"),
-                key=get_field(fields, "key"),
-            )
-            return _link_session(fields, done=name)
-        return await self._perform_others(name, fields)
-
-    async def _perform_others(self, name: str, fields: Fields) -> str:
         session, expected = get_field(fields, "id"), get_field(fields, "expected")
-        if name == "fork":
-            new_id, at = get_field(fields, "new_id"), fields.get("snapshot") or None
-            await self.store.fork(session, new_id, at=at, expected=expected)
-            return build_link("/session", id=new_id, done=name)
-        if name == "retract":
-            memory, version = get_field(fields, "memory"), parse_position(expected)
-            await self.store.retract(session, memory, expected=version)
-            return build_link("/memory", id=session, memory=memory)
-        if name == "snapshot":
-            label = fields.get("label", "").strip() or None
-            await self.store.save_snapshot(session, label=label, expected=expected)
-            return _link_session(fields, done=name)
-        await self.store.forget(session, expected=expected)
-        return build_link("/", done=name)
+        match name:
+            case "fork":
+                session, at = get_field(fields, "new_id"), fields.get("snapshot") or None
+                await self.store.fork(get_field(fields, "id"), session, at=at, expected=expected)
+            case "retract":
+                memory, version = get_field(fields, "memory"), parse_position(expected)
+                await self.store.retract(session, memory, expected=version)
+                return build_link("/memory", id=session, memory=memory)
+            case "snapshot":
+                label = fields.get("label", "").strip() or None
+                await self.store.save_snapshot(session, label=label, expected=expected)
+            case "forget":
+                await self.store.forget(session, expected=expected)
+                return build_link("/", done=name)
+            case _:
+                key = get_field(fields, "key")
+                await self._change_view(name, fields, expected=expected, key=key)
+        return build_link("/session", id=session, done=name)
 
     async def _change_view(self, name: str, fields: Fields, **options: Any) -> ViewChange:
         session = get_field(fields, "id")
-        verbs: dict[str, Callable[..., Awaitable[ViewChange]]] = {
-            "undo": self.store.undo,
-            "redo": self.store.redo,
-        }
         if name == "rollback":
             snapshot = get_field(fields, "snapshot")
             return await self.store.rollback_to_snapshot(session, snapshot, **options)
-        return await verbs[name](session, **options)
+        return await (self.store.undo if name == "undo" else self.store.redo)(session, **options)
 
     async def _preview_rows(self, session: str, change: ViewChange) -> list[Any]:
         """The entries that would come and go, with the sign that a comparison gives them."""
         restored = set(change.restored)
         page = take_last(from_positions((*change.dropped, *change.restored)), PREVIEW_ENTRIES)
-        rows = build_rows(await Pages(store=self.store).read_extents(session, page))
+        rows = build_rows(await read_extents(self.store, session, page))
         for row in rows:
             row.sign = "+" if row.position in restored else "-"
         return rows
@@ -144,7 +132,3 @@ def _find_action(fields: Fields) -> tuple[str, Action]:
     if name not in ACTIONS:
         raise UsageError("there is no such change")
     return name, ACTIONS[name]
-
-
-def _link_session(fields: Fields, **more: str) -> str:
-    return build_link("/session", id=get_field(fields, "id"), **more)

@@ -67,7 +67,7 @@ def build_app(
         Route("/search", views.show("search.html", pages.search)),
         Route("/health", views.show("health.html", pages.health)),
         Route("/health/progress", views.show("verification.html", pages.health_progress)),
-        Route("/health/verify", views.start(pages.start_verification, "/health"), methods=["POST"]),
+        Route("/health/verify", views.change(pages.start_verification), methods=["POST"]),
         *(Route(f"/static/{name}", _serve(name, media)) for name, media in STATIC_FILES.items()),
     ]
     if write:
@@ -104,7 +104,7 @@ class Views:
             except TimeoutError:
                 return self._render("error.html", _TOO_LONG, request, 503)
             except MemoryStoreError as error:
-                return self._render_error(error)
+                return self._render_error(error, request)
             if shown is None:
                 return Response(status_code=204)
             return self._render(template, shown, request)
@@ -118,16 +118,7 @@ class Views:
             try:
                 return RedirectResponse(await perform(request.scope["fields"]), 303)
             except MemoryStoreError as error:
-                return self._render_error(error)
-
-        return answer
-
-    def start(self, begin: Callable[[], None], then: str) -> Answer:
-        """Begin something, and go to the page that shows it."""
-
-        async def answer(_: Request) -> Response:
-            begin()
-            return RedirectResponse(then, 303)
+                return self._render_error(error, request)
 
         return answer
 
@@ -142,7 +133,7 @@ class Views:
         done = DONE.get(request.scope["fields"].get("done", ""), "")
         return HTMLResponse(page.render(path=request.url.path, done=done, **shown), status)
 
-    def _render_error(self, error: MemoryStoreError) -> HTMLResponse:
+    def _render_error(self, error: MemoryStoreError, request: Request) -> HTMLResponse:
         """Say what is wrong, and what happened to the data."""
         status, title = 400, "That is not possible"
         if isinstance(error, (SessionNotFoundError, SnapshotNotFoundError)):
@@ -151,9 +142,8 @@ class Views:
             status, title = 409, "Nothing was changed"
         elif isinstance(error, MemoryStoreBackendError):
             status, title = 503, "The store did not answer"
-        page = self._templates.get_template("error.html")
-        shown = {"title": title, "message": redact(error.message), "path": "", "done": ""}
-        return HTMLResponse(page.render(**shown), status)
+        shown = {"title": title, "message": redact(error.message)}
+        return self._render("error.html", shown, request, status)
 
 
 def _serve(name: str, media_type: str) -> Answer:

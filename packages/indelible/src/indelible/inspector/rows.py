@@ -21,7 +21,6 @@ from indelible.model import (
     Change,
     ChatMessage,
     CorruptEntry,
-    Entry,
     Snapshot,
     Source,
     StoredCheckpoint,
@@ -455,8 +454,3 @@ def show_as_of(entries: Iterable[TimelineEntry], extents: Extents) -> list[Timel
         )
         for each in entries
     ]
-
-
-def to_timeline_entry(entry: Entry) -> TimelineEntry:
-    """Return a visible entry of a timeline."""
-    return TimelineEntry(entry=entry, visible=True)

@@ -68,8 +68,14 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
             resent = lost is not None and isinstance(result, AppendResult)
             return cast(R, result._replace(resent=True) if resent else result)
         wait_s = deadline.next_wait_s()
+        if wait_s is None and lost is not None:
+            raise build_unknown_error(lost, shown=context.shown)
         if wait_s is None:
-            raise _build_moved_error(context, op.session, lost)
+            raise BusyError(
+                f"others kept changing session {op.session!r} until the deadline; nothing was"
+                " written, so it is safe to try again",
+                session=op.session,
+            )
         yield Wait(wait_s)
 
 
@@ -91,18 +97,6 @@ def _perform_once(
     # Sent again, it would be a second line.
     yield from call_script(audited, audited.write("note", op.session, repeatable=False))
     return None
-
-
-def _build_moved_error(
-    context: RedisContext, session: str, lost: BaseException | None
-) -> MemoryStoreError:
-    if lost is not None:
-        return build_unknown_error(lost, shown=context.shown)
-    return BusyError(
-        f"others kept changing session {session!r} until the deadline; nothing was written, so it"
-        " is safe to try again",
-        session=session,
-    )
 
 
 @HANDLERS.handles(ImportAudit)
