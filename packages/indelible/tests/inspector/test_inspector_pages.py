@@ -68,6 +68,16 @@ def test_a_session_shows_calls_with_their_results_and_what_is_hidden(reader):
     assert "1–4, 8–10" in page.text
 
 
+def test_lines_of_json_are_marked_with_their_depth_and_no_text_is_empty(reader):
+    page = reader.get("/session", id=SESSION).text
+    assert '<span class="line in0">{\n</span><span class="line in1">  &#34;refunded&#34;: ' in page
+    assert '<span class="line in0">}</span></div>' in page
+    assert (
+        '<div class="text"><span class="muted">empty</span></div>'
+        in reader.get("/session", id=LONG).text
+    )
+
+
 def test_a_session_shows_who_changed_it(tmp_path):
     url = str(tmp_path / "agent.db")
     with indelible.open(url, audit=True, audit_key=b"sixteen bytes at least", actor="ana") as store:
