@@ -165,6 +165,8 @@ VERBS = {
     ),
     "set_metadata": lambda store, expected: store.set_metadata("mine", {"a": 1}, expected=expected),
     "fork": lambda store, expected: store.fork("mine", "copy", expected=expected),
+    "save_snapshot": lambda store, expected: store.save_snapshot("mine", expected=expected),
+    "forget": lambda store, expected: store.forget("mine", expected=expected),
 }
 
 
@@ -183,7 +185,7 @@ def test_a_crafted_version_is_refused_and_nothing_is_written(stores, bounded, ve
     store.hide("mine", [0])
     current = store.session("mine").version
     before = store.timeline("mine")
-    state = (before.entries, before.changes, before.info.metadata)
+    state = (before.entries, before.changes, before.snapshots, before.info.metadata)
 
     @bounded
     @given(versions(current))
@@ -195,7 +197,7 @@ def test_a_crafted_version_is_refused_and_nothing_is_written(stores, bounded, ve
 
     attack()
     after = store.timeline("mine")
-    assert (after.entries, after.changes, after.info.metadata) == state
+    assert (after.entries, after.changes, after.snapshots, after.info.metadata) == state
     neighbours.check()
 
 

@@ -121,6 +121,29 @@ def fork_while_threads_write(path: str) -> list[Write]:
     return acknowledged.writes + of_children
 
 
+def fork_between_reads(path: str) -> list[tuple[str, int]]:
+    """Parent and child read through one audited store; the kinds and counts of its lines."""
+    options = {"audit": "reads", "audit_key": b"a secret of the tests"}
+    store = indelible.open(path, **options)
+    store.add_message("s", "user", "one")
+
+    def read(times: int) -> None:
+        for _ in range(times):
+            store.get_history("s")
+
+    def work() -> list[Write]:
+        read(2)
+        store.close()
+        return []
+
+    read(3)
+    Child(work).answer()
+    store.close()
+    with indelible.open(path, **options) as again:
+        assert again.verify("s").ok
+        return [(line.change, line.count) for line in again.audit_log("s")]
+
+
 def fork_while_tasks_write(path: str) -> list[Write]:
     """Tasks of the parent and of each child write through one async store."""
     store = asyncio.run(_opened(path))

@@ -91,9 +91,10 @@ class ConflictError(MemoryStoreError):
 
     `reason` is "version" (the session changed since `expected` was read), "key" (the key was used
     for something else), "hidden" (the key was used for the same entries, which were hidden since),
-    "view" (others kept changing the view), "exists" (the target session exists) or "gone" (the
-    state of a cursor has expired or was vacuumed). `expected` and `actual` are None where they do
-    not apply.
+    "item" (the memory changed since `expected` was read), "view" (others kept changing the view),
+    "exists" (the target session exists), "audit" (an import brings other audit lines than those
+    that are there) or "gone" (the state of a cursor has expired or was vacuumed). `expected` and
+    `actual` are None where they do not apply.
     """
 
     optional = ("expected", "actual")

@@ -695,9 +695,16 @@ class MemoryStore:
 
     # Snapshots
 
-    def save_snapshot(self, session_id: str, *, label: str | None = None) -> Snapshot:
-        """Save the current view of a session: messages, tool entries and summaries."""
-        return self._run(snapshots.save_snapshot(self._settings, session_id, label=label))
+    def save_snapshot(
+        self, session_id: str, *, label: str | None = None, expected: str | None = None
+    ) -> Snapshot:
+        """Save the current view of a session: messages, tool entries and summaries.
+
+        A session that is no longer at the `expected` version is a `ConflictError`.
+        """
+        return self._run(
+            snapshots.save_snapshot(self._settings, session_id, label=label, expected=expected)
+        )
 
     def list_snapshots(self, session_id: str) -> list[Snapshot]:
         """Return the snapshots of a session, oldest first."""
@@ -923,10 +930,11 @@ class MemoryStore:
         """
         return self._run(maintenance.reindex(rebuild=rebuild, progress=progress))
 
-    def forget(self, session_id: str) -> ForgetReceipt:
+    def forget(self, session_id: str, *, expected: str | None = None) -> ForgetReceipt:
         """Erase a session for good: entries, vectors, snapshots, keys, journal, metadata.
 
         The receipt names its forks, which stay, and places where its bytes may still be. If it is
-        `pending`, calling `forget` again later clears some of these places.
+        `pending`, calling `forget` again later clears some of these places. A session that is no
+        longer at the `expected` version is a `ConflictError`; a damaged one can then not be erased.
         """
-        return self._run(maintenance.forget(session_id))
+        return self._run(maintenance.forget(session_id, expected=expected))

@@ -694,9 +694,16 @@ class AsyncMemoryStore:
 
     # Snapshots
 
-    async def save_snapshot(self, session_id: str, *, label: str | None = None) -> Snapshot:
-        """Save the current view of a session: messages, tool entries and summaries."""
-        return await self._run(snapshots.save_snapshot(self._settings, session_id, label=label))
+    async def save_snapshot(
+        self, session_id: str, *, label: str | None = None, expected: str | None = None
+    ) -> Snapshot:
+        """Save the current view of a session: messages, tool entries and summaries.
+
+        A session that is no longer at the `expected` version is a `ConflictError`.
+        """
+        return await self._run(
+            snapshots.save_snapshot(self._settings, session_id, label=label, expected=expected)
+        )
 
     async def list_snapshots(self, session_id: str) -> list[Snapshot]:
         """Return the snapshots of a session, oldest first."""
@@ -926,10 +933,11 @@ class AsyncMemoryStore:
         """
         return await self._run(maintenance.reindex(rebuild=rebuild, progress=progress))
 
-    async def forget(self, session_id: str) -> ForgetReceipt:
+    async def forget(self, session_id: str, *, expected: str | None = None) -> ForgetReceipt:
         """Erase a session for good: entries, vectors, snapshots, keys, journal, metadata.
 
         The receipt names its forks, which stay, and places where its bytes may still be. If it is
-        `pending`, calling `forget` again later clears some of these places.
+        `pending`, calling `forget` again later clears some of these places. A session that is no
+        longer at the `expected` version is a `ConflictError`; a damaged one can then not be erased.
         """
-        return await self._run(maintenance.forget(session_id))
+        return await self._run(maintenance.forget(session_id, expected=expected))

@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import apsw
 import pytest
@@ -10,9 +12,9 @@ import pytest
 import indelible
 from indelible import BusyError, ClosedError, ConflictError, OutcomeUnknownError, UsageError
 from indelible.core.audit import build_audit
-from indelible.core.operations import Audited
+from indelible.core.operations import Audited, ReadAudit
 from indelible.testing.faults import MemoryFaults
-from tests.support.stores import Blocking, say
+from tests.support.stores import Blocking, said, say
 
 KEY = b"a secret of the tests"
 
@@ -177,6 +179,53 @@ def test_an_export_carries_the_lines(store):
         assert findings(other, head=exported[1]["hash"]) == []
 
 
+def export(store, session):
+    written = io.StringIO()
+    store.export(written, session)
+    written.seek(0)
+    return written
+
+
+def test_a_session_that_is_imported_again_keeps_all_its_lines(store):
+    say(store, "s", "one", "two")
+    written = export(store, "s")
+    store.clear("s")
+    store.forget("s")
+    store.import_(written)
+    assert changes(store) == ["append", "append", "clear", "forget", "create"]
+    assert findings(store) == []
+
+
+def test_an_import_that_would_drop_lines_is_refused(store):
+    say(store, "s", "one", "two")
+    own = export(store, "s")
+    store.forget("s")
+    before = store.audit_log("s")
+    with indelible.open("memory:", audit=True, audit_key=KEY) as other:
+        say(other, "s", "another")
+        foreign = export(other, "s")
+    with pytest.raises(ConflictError) as refused:
+        store.import_(foreign)
+    assert refused.value.reason == "audit"
+    assert store.audit_log("s") == before
+    assert store.list_sessions().ids == []
+    store.import_(own)
+    assert said(store, "s") == ["one", "two"]
+
+
+def test_a_whole_store_is_verified_with_the_audits_of_sessions_that_are_gone(store, clock):
+    say(store, "here", "one")
+    say(store, "forgotten", "one")
+    store.forget("forgotten")
+    say(store, "expired", "one", ttl=10)
+    clock.advance(11)
+    report = store.verify()
+    assert (report.ok, report.sessions) == (True, 1)
+    set_audit(store, build_audit(True, b"not the secret of it", ""))
+    wrong = {finding.session_id for finding in store.verify().findings}
+    assert wrong == {"here", "forgotten", "expired"}
+
+
 @pytest.mark.parametrize(
     "change",
     [{"number": 7}, {"hash": "short"}, {"hash": 5}, {"text": ""}, {"text": "x" * 9000}],
@@ -218,6 +267,43 @@ def test_closing_notes_the_last_reads(make_store, reopened, stores):
         ("read", 1),
     ]
     assert findings(again) == []
+
+
+def test_notes_of_a_session_that_is_not_there_do_not_collide(make_store, stores):
+    """No row of a session is there to be locked; the line itself must be."""
+    if stores.engine == "memory":
+        pytest.skip("it has one store")
+    many = [make_store(audit="reads", audit_key=KEY, actor=f"reader {n}") for n in range(4)]
+    ready = Barrier(len(many))
+
+    def close(store):
+        store.get_history("s")
+        ready.wait()
+        store.close()
+
+    with ThreadPoolExecutor(len(many)) as threads:
+        list(threads.map(close, many))
+    store = make_store(audit=True, audit_key=KEY)
+    assert {line.actor for line in store.audit_log("s")} == {f"reader {n}" for n in range(4)}
+    assert findings(store) == []
+
+
+@pytest.mark.parametrize("times", [1, 99], ids=["once", "for ever"])
+def test_a_session_that_is_changed_meanwhile_is_verified(monkeypatch, times):
+    with indelible.open("memory:", audit=True, audit_key=KEY) as store:
+        say(store, "s", "one", "two")
+        perform, left = store._backend.perform, [None] * times
+
+        def append_behind(op):
+            result = perform(op)
+            if isinstance(op, ReadAudit) and op.start == 0 and left:
+                left.pop()
+                store.add_message("s", "user", "meanwhile")
+            return result
+
+        monkeypatch.setattr(store._backend, "perform", append_behind)
+        assert findings(store) == []
+        assert len(left) < times
 
 
 def test_reads_that_cannot_be_noted_fail_no_call(monkeypatch):

@@ -42,6 +42,7 @@ from indelible.core.operations import (
     IndexText,
     ItemGuard,
     ItemPlace,
+    ListAudits,
     ListSessions,
     LogPage,
     LogRow,
@@ -127,6 +128,8 @@ class Engine:
             result = self._perform(op)
         except MemoryStoreError as error:
             return type(error).__name__, error.details.get("reason")
+        if isinstance(op, ListAudits):
+            return sorted(name for name in result if name.startswith(self.prefix))
         self._remember(op, result)
         if isinstance(op, Reclaim | Erase) and op.session in self.perishable:
             # Entries of an earlier life or a lost stage go when it ends, or in the next vacuum.
@@ -258,6 +261,15 @@ def rollback(engine, session, snapshot, key, choice):
     return Rollback(engine.name(session), snapshot, key, version)
 
 
+def save_snapshot(engine, session, snapshot, label, ttl_s, choice):
+    version = expected_version(engine, session, choice)
+    return SaveSnapshot(engine.name(session), snapshot, label, ttl_s, False, version)
+
+
+def erase(engine, session, choice):
+    return Erase(engine.name(session), expected_version(engine, session, choice))
+
+
 def audited(engine, command):
     build, *arguments = command
     return AUDIT._add_line(build(engine, *arguments))
@@ -380,7 +392,9 @@ COMMANDS = {
     Rollback: command(rollback, SESSIONS, SNAPSHOTS, KEYS, VERSIONS),
     FindChange: plain(FindChange, st.sampled_from(["hide", "rollback"]), KEYS),
     ReadJournal: plain(ReadJournal, st.integers(1, 5)),
-    SaveSnapshot: plain(SaveSnapshot, SNAPSHOTS, st.sampled_from([None, "label"]), TTL),
+    SaveSnapshot: command(
+        save_snapshot, SESSIONS, SNAPSHOTS, st.sampled_from([None, "label"]), TTL, VERSIONS
+    ),
     ReadSnapshots: plain(ReadSnapshots, st.sampled_from([None, ("s1",), ("s2", "none")])),
     DeleteSnapshot: plain(DeleteSnapshot, SNAPSHOTS),
     SetMetadata: command(
@@ -399,7 +413,7 @@ COMMANDS = {
     ShowStage: command(show_stage, STAGED, RECENT, st.integers(1, 3), st.booleans()),
     DropStage: command(drop_stage, STAGED, RECENT),
     Reclaim: plain(Reclaim, st.sampled_from([0, 10**15]), st.booleans()),
-    Erase: plain(Erase),
+    Erase: command(erase, SESSIONS, VERSIONS),
     CheckSession: plain(CheckSession),
     Quarantine: command(quarantine, SESSIONS),
     ReadQuarantine: plain(ReadQuarantine),
@@ -409,6 +423,7 @@ COMMANDS[Audited] = command(
     audited, st.one_of([COMMANDS[kind] for kind in (*AUDITED, ShowStage, Erase)])
 )
 COMMANDS[ReadAudit] = plain(ReadAudit, st.sampled_from([None, 0, 1]), st.integers(1, 9))
+COMMANDS[ListAudits] = command(lambda _engine: ListAudits())
 COMMANDS[ImportAudit] = plain(
     ImportAudit, st.just((StoredLine(0, '[0,1,"ana","append",1,"new"]', "0" * 64),))
 )
@@ -526,7 +541,7 @@ def test_no_field_of_an_operation_is_left_out():
     drawn = collections.defaultdict(set)
 
     @settings(
-        max_examples=400, derandomize=True, deadline=None, database=None, phases=[Phase.generate]
+        max_examples=600, derandomize=True, deadline=None, database=None, phases=[Phase.generate]
     )
     @given(PROGRAMS)
     def draw(program):

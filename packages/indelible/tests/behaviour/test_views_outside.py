@@ -92,6 +92,14 @@ def test_a_view_outside_of_its_log_is_not_followed(store, stores, view):
     neighbours_are_untouched(store)
 
 
+def test_an_audited_store_appends_to_such_a_session_as_any_other_does(make_store, stores):
+    store = make_store(audit=True, audit_key=b"a secret of the tests")
+    slip_in(store, stores, OUTSIDE["past the end"])
+    lines = len(store.audit_log("mine"))
+    assert store.add_message("mine", "user", "more").positions == range(END, END + 1)
+    assert [line.change for line in store.audit_log("mine")[lines:]] == ["append"]
+
+
 @pytest.mark.parametrize("view", OUTSIDE.values(), ids=OUTSIDE)
 def test_a_snapshot_outside_of_its_log_is_not_followed(store, view):
     put(store, snapshots=(SnapshotRecord("s1", None, 1_700_000_000_000, view, END),))

@@ -94,7 +94,7 @@ def test_the_keyboard_alone_is_enough(enter, own, own_store):
     expect(page.locator("#e1 .position")).to_be_focused()
     page.keyboard.press("k")
     expect(page.locator("#e0 .position")).to_be_focused()
-    press_until(page, ".side a[href*='do=undo']", "Shift+Tab")
+    press_until(page, ".actions a[href*='do=undo']", "Shift+Tab")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("Undo the newest change")
     press_until(page, ".confirm button")

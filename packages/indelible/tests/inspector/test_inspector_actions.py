@@ -1,9 +1,17 @@
 """What `--write` allows: each change is previewed, confirmed, and refused on an old page."""
 
+import getpass
+import os
+import re
+import subprocess
+import sys
+
 import pytest
 
+import indelible
 from indelible import ABSENT, Status
-from tests.support.inspector import form_fields
+from indelible.inspector.security import Access
+from tests.support.inspector import Inspector, form_fields
 
 
 def visible(store, session="s"):
@@ -121,3 +129,25 @@ def test_what_cannot_be_done_says_so(writer):
     assert writer.post("/change", do="undo", id="s").status == 400
     for do in ("undo", "fork", "forget", "snapshot"):
         assert writer.get("/change", do=do, id="nobody").status == 404
+
+
+def test_a_change_by_the_command_is_audited_if_there_is_a_key(store, url):
+    """As every other command does it."""
+    store.add_message("s", "user", "one")
+    key = "a secret of the tests"
+    command = [sys.executable, "-m", "indelible", "inspect", url, "--write", "--no-open"]
+    env = {**os.environ, "INDELIBLE_AUDIT_KEY": key}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            port, path = re.search(r":(\d+)(/\S+)", running.stdout.readline()).groups()
+            client = Inspector(Access(int(port)), int(port))
+            entered = client.request("GET", path)
+            client.cookie = {"Cookie": entered.getheader("Set-Cookie").partition(";")[0]}
+            preview = client.get("/change", do="snapshot", id="s").text
+            assert client.post("/change", id="s", **form_fields(preview)).status == 303
+        finally:
+            running.terminate()
+    (line,) = store.audit_log("s")
+    assert (line.actor, line.change) == (getpass.getuser(), "save snapshot")
+    with indelible.open(url, audit=True, audit_key=key.encode()) as audited:
+        assert audited.verify("s").ok

@@ -1,12 +1,13 @@
 """What the pages show, on every engine that has a file or a server."""
 
+import asyncio
 import re
 
 import apsw
 import pytest
 
 import indelible
-from indelible.inspector import pages
+from indelible.inspector import app, pages
 from indelible.inspector.pages import ENTRIES_PAGE, SESSIONS_PAGE
 from tests.support.inspector import FACTS, LONG, SESSION, every_page, running_inspector
 
@@ -26,6 +27,20 @@ def test_every_page_is_there(reader, name):
     page = reader.get(every_page(write=False)[name])
     assert page.status == 200
     assert page.text.rstrip().endswith("</html>")
+
+
+def test_a_page_that_takes_too_long_says_so(reader, monkeypatch):
+    async def search_for_ever(*_, **__):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(app, "PAGE_S_MAX", 0.01)
+    monkeypatch.setattr(indelible.AsyncMemoryStore, "search", search_for_ever)
+    answer = reader.get("/search", q="tea")
+    assert answer.status == 503
+    assert "That takes too long here" in answer.text
+    assert "any order.</p>" in answer.text
+    monkeypatch.undo()
+    assert reader.get("/search", q="tea").status == 200
 
 
 def test_sessions_are_listed_filtered_and_ordered(reader):
@@ -51,6 +66,16 @@ def test_a_session_shows_calls_with_their_results_and_what_is_hidden(reader):
     assert page.text.count("no result up to 13") == 1
     assert "failed" in page.text
     assert "1–4, 8–10" in page.text
+
+
+def test_lines_of_json_are_marked_with_their_depth_and_no_text_is_empty(reader):
+    page = reader.get("/session", id=SESSION).text
+    assert '<span class="line in0">{\n</span><span class="line in1">  &#34;refunded&#34;: ' in page
+    assert '<span class="line in0">}</span></div>' in page
+    assert (
+        '<div class="text"><span class="muted">empty</span></div>'
+        in reader.get("/session", id=LONG).text
+    )
 
 
 def test_a_session_shows_who_changed_it(tmp_path):

@@ -7,6 +7,8 @@ import pytest
 
 import indelible
 from indelible.backends.postgres.read import _Reader
+from indelible.core.audit import build_line
+from indelible.core.operations import Audited
 from tests.support import postgres_server
 from tests.support.wait import wait_until
 
@@ -44,6 +46,31 @@ def test_a_session_that_ends_while_a_write_waits_for_its_row_begins_anew(url, ad
         # Acknowledged, so it must be there for as long as the new life lasts.
         assert written[0].metadata == {"team": "support"}
         assert admin.execute("SELECT life FROM indelible.session").fetchone()[0] == 2
+
+
+@pytest.mark.parametrize("change", ["append", "read"])
+def test_a_line_that_another_writes_first_is_followed_where_no_session_is_locked(
+    url, admin, change
+):
+    key = b"a secret of the tests"
+    with indelible.open(url, audit="reads", audit_key=key) as store, psycopg.connect(url) as holder:
+        first = build_line(
+            Audited(None, "s", "ana", "read", 1, key), None, 1_800_000_000_000, "new"
+        )
+        row = (b"", b"s", *first)
+        holder.execute("INSERT INTO indelible.audit VALUES (%s, %s, %s, %s, %s)", row)
+        if change == "read":
+            store.get_history("s")
+        call = store.close if change == "read" else lambda: store.add_message("s", "user", "one")
+        writing = threading.Thread(target=call)
+        writing.start()
+        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: admin.execute(blocked).fetchone()[0], "the write waits")
+        holder.commit()
+        writing.join()
+    with indelible.open(url, audit=True, audit_key=key) as store:
+        assert [line.change for line in store.audit_log("s")] == ["read", change]
+        assert store.verify("s").ok
 
 
 def test_a_read_that_meets_the_vacuum_of_an_expired_session_finds_it_expired(url, monkeypatch):

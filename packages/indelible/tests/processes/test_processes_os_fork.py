@@ -10,6 +10,11 @@ from tests.support.ledger import check
 from tests.support.worker_processes import in_another_process
 
 
+def test_parent_and_child_each_note_their_own_reads(path):
+    lines = in_another_process(os_forks.fork_between_reads, path)
+    assert lines == [("append", 1), ("read", 2), ("read", 3)]
+
+
 # Each runs in a process of its own, so that what is forked is not the one that runs the tests.
 @pytest.mark.parametrize(
     "fork",

@@ -170,6 +170,9 @@ def refused(store, part):
         yield lambda: store.get_memory("s", "drink")
         yield lambda: store.list_memories("s")
         yield lambda: store.erase_memory("s", "drink")
+    # Its version is in the head.
+    if part == "h":
+        yield lambda: store.forget("s", expected="1.1.0")
     if part in "hv":
         yield lambda: store.get_history("s")
         yield lambda: store.get_entries("s")

@@ -210,7 +210,10 @@ def test_a_session_under_another_name_is_said(file, opened):
 def test_a_damaged_session_can_be_forgotten_and_imported_again(file, opened):
     written = io.StringIO()
     opened.export(written, "s")
+    version = opened.session("s").version
     damage(file, "UPDATE session SET tail = 3 WHERE name = 's'")
+    with pytest.raises(FormatError):
+        opened.forget("s", expected=version)
     assert opened.forget("s").entries == len(TEXTS)
     opened.import_(io.StringIO(written.getvalue()))
     assert contents(opened) == TEXTS

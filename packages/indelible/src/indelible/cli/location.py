@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import indelible
 from indelible.cli.suggestions import suggest_command
@@ -56,18 +57,21 @@ class Location:
     def open(self, *, creates: bool = False) -> indelible.MemoryStore:
         """Open the store, after `check`."""
         self.check(creates=creates)
-        audited = bool(os.environ.get(KEY_VARIABLE))
         try:
-            return indelible.open(
-                self.url,
-                namespace=self.namespace,
-                busy_timeout_s=self.busy_timeout_s,
-                timeout_s=self.timeout_s,
-                audit=audited,
-                actor=_find_user() if audited else "",
-            )
+            return indelible.open(self.url, **self.build_options())
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
+
+    def build_options(self) -> dict[str, Any]:
+        """Build the options to open it with: changes are audited if there is a key for that."""
+        audited = bool(os.environ.get(KEY_VARIABLE))
+        return {
+            "namespace": self.namespace,
+            "busy_timeout_s": self.busy_timeout_s,
+            "timeout_s": self.timeout_s,
+            "audit": audited,
+            "actor": _find_user() if audited else "",
+        }
 
     def exists(self) -> bool:
         """Return whether the store exists, as far as that is known without opening it.

@@ -161,7 +161,7 @@ def predict_version(content: LineContent) -> str | None:
         return None
     if content.change == _NAMES[Append]:
         end += content.total
-    elif content.change == _NAMES[Rollback] or content.change not in _KEPT_VERSION:
+    elif content.change not in _KEPT_VERSION:
         generation += 1
     return rules.build_version(life, end, generation)
 

@@ -48,6 +48,7 @@ from indelible.core.operations import (
     ItemPlace,
     JournalLine,
     JournalPage,
+    ListAudits,
     ListedSession,
     ListSessions,
     LogPage,
@@ -126,6 +127,12 @@ async def _find_active(tx: Transaction, name: str) -> SessionRow | None:
     return row
 
 
+async def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
+    """Compute the version of a session, even if its view is damaged."""
+    state = row.state if row else None
+    return rules.compute_version(state, rules.compute_status(state, await tx.now_ms()))
+
+
 async def _begin_life(
     tx: Transaction,
     name: str,
@@ -175,10 +182,8 @@ async def read_head(tx: Transaction, op: ReadHead) -> Head:
 async def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
     """Replace a session's metadata."""
     row = await tx.find_session(op.session)
-    state = row.state if row else None
-    status = rules.compute_status(state, await tx.now_ms())
-    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
-    if row is None or status is not Status.ACTIVE:
+    rules.refuse_if_moved(op.session, op.expected, await _compute_version(tx, row))
+    if row is None or rules.compute_status(row.state, await tx.now_ms()) is not Status.ACTIVE:
         row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     row = row._replace(metadata=op.metadata)
     await tx.save_session(row)
@@ -525,14 +530,16 @@ async def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
 async def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under an id."""
     row, head = await _load_session(tx, op.session)
-    if row is None or head.status is not Status.ACTIVE:
-        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
-        head = build_row_head(row, await tx.now_ms())
-    elif not op.fresh:
+    is_active = row is not None and head.status is Status.ACTIVE
+    if row is not None and is_active and not op.fresh:
         earlier = await tx.find_snapshot(row, op.id)
         if earlier is not None:
             await tx.sync(row)
             return earlier
+    rules.refuse_if_moved(op.session, op.expected, head.version)
+    if row is None or not is_active:
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        head = build_row_head(row, await tx.now_ms())
     rules.refuse_too_many_extents(op.session, head.visible)
     record = SnapshotRecord(op.id, op.label, await tx.now_ms(), head.view, head.end)
     await tx.insert_snapshot(row, record)
@@ -693,7 +700,9 @@ async def erase(tx: Transaction, op: Erase) -> EraseResult:
     """Remove everything of a session."""
     forks = await tx.find_forks(op.session)
     # Nothing of it is shown to anyone: a damaged session can be erased like any other.
-    row = await tx.find_session(op.session, damaged=True)
+    row = await tx.find_session(op.session, damaged=op.expected is None)
+    if op.expected is not None:
+        rules.refuse_if_moved(op.session, op.expected, await _compute_version(tx, row))
     if row is None:
         return EraseResult(forks=forks, kept=tx.kept)
     count, size = await tx.measure_entries(row, _WHOLE_LOG)
@@ -749,7 +758,7 @@ async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
     erases = isinstance(op.change, Erase)
     row = await tx.find_session(op.session, damaged=erases)
     # A damaged session can be erased; its version is not known then.
-    version = "" if erases else build_row_head(row, await tx.now_ms()).version
+    version = "" if erases else await _compute_version(tx, row)
     result = None
     if op.change is not None:
         repeated = row is not None and await _has_snapshot(tx, row, op.change)
@@ -771,11 +780,18 @@ async def _has_snapshot(tx: Transaction, row: SessionRow, op: Operation[Any]) ->
 
 @WRITES.handles(ImportAudit)
 async def import_audit(tx: Transaction, op: ImportAudit) -> None:
-    """Add lines that follow the newest one."""
-    newest = await tx.read_audit(op.session, None, 1)
-    if op.lines[0].number == (newest[0].number + 1 if newest else 0):
-        for line in op.lines:
-            await tx.insert_audit_line(op.session, line)
+    """Add lines that are not there yet."""
+    there = tuple(await tx.read_audit(op.session, op.lines[0].number, len(op.lines)))
+    if there != op.lines[: len(there)]:
+        raise rules.build_audit_conflict(op.session)
+    for line in op.lines[len(there) :]:
+        await tx.insert_audit_line(op.session, line)
+
+
+@READS.handles(ListAudits)
+async def list_audits(tx: Transaction, _op: ListAudits) -> tuple[str, ...]:
+    """Return the ids of all sessions that have lines."""
+    return tuple(await tx.list_audits())
 
 
 @READS.handles(ReadAudit)

@@ -468,8 +468,8 @@ class ReadJournal(Operation[JournalPage]):
 class SaveSnapshot(Operation[SnapshotRecord]):
     """Store the view and the end of the log under an id. A session that is not active begins.
 
-    The same id again returns the stored snapshot, synced, and changes nothing. `fresh` says that
-    the id cannot have been used.
+    The same id again returns the stored snapshot, synced, and changes nothing. Then `expected` is
+    compared. `fresh` says that the id cannot have been used.
     """
 
     session: str
@@ -477,6 +477,7 @@ class SaveSnapshot(Operation[SnapshotRecord]):
     label: str | None
     ttl_s: float | None
     fresh: bool = False
+    expected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -677,9 +678,13 @@ class Reclaim(Operation[ReclaimResult]):
 
 @dataclass(frozen=True, slots=True)
 class Erase(Operation[EraseResult]):
-    """Remove every trace of a session that the engine lets us remove."""
+    """Remove every trace of a session that the engine lets us remove.
+
+    A damaged session can be erased, too, unless a version is `expected`: its own cannot be read.
+    """
 
     session: str
+    expected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -801,10 +806,18 @@ class Audited(Operation[R]):
 
 @dataclass(frozen=True, slots=True)
 class ImportAudit(Operation[None]):
-    """Add lines that were exported, unless the session has other ones, or as many, already."""
+    """Add lines that were exported. Those that are there already must be the same.
+
+    Otherwise it is a `ConflictError` with the reason "audit", and nothing is written.
+    """
 
     session: str
     lines: tuple[StoredLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListAudits(Operation[tuple[str, ...]]):
+    """Return the ids of all sessions that have lines, in any order, also of those that are gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,6 +260,18 @@ def build_exists_error(session: str) -> ConflictError:
     )
 
 
+def build_audit_conflict(session: str) -> ConflictError:
+    """Build the error for an import whose audit does not fit the lines that are there."""
+    return ConflictError(
+        f"session {session!r} has an audit with other lines already, which nothing can remove; it"
+        " was not imported. Import it into another namespace or store.",
+        session=session,
+        reason="audit",
+        expected=None,
+        actual=None,
+    )
+
+
 def refuse_different_content(op: Append, first: int, stored: list[bytes]) -> None:
     """Raise if an earlier append with this key had other content.
 

@@ -309,5 +309,9 @@ class Transaction(ABC):
         """Add a line."""
 
     @abstractmethod
+    async def list_audits(self) -> list[str]:
+        """Return the ids of all sessions that have lines."""
+
+    @abstractmethod
     async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         """Read lines from a number on, oldest first; the newest one if it is None."""

@@ -105,7 +105,7 @@ _ALL: Final = (
     _view_change("undo"),
     _view_change("redo"),
     _view_change("rollback_to_snapshot", Rollback),
-    StoreVerb("save_snapshot", VerbKind.SNAPSHOT, SaveSnapshot),
+    StoreVerb("save_snapshot", VerbKind.SNAPSHOT, SaveSnapshot, versioned=True),
     StoreVerb("list_snapshots", VerbKind.SNAPSHOT),
     StoreVerb("diff_snapshots", VerbKind.SNAPSHOT),
     StoreVerb("delete_snapshot", VerbKind.SNAPSHOT, DeleteSnapshot),
@@ -123,7 +123,7 @@ _ALL: Final = (
     # A vacuum removes only what no read shows.
     StoreVerb("vacuum", VerbKind.MAINTENANCE, Reclaim, session_first=False),
     StoreVerb("reindex", VerbKind.MAINTENANCE, IndexText, session_first=False),
-    StoreVerb("forget", VerbKind.MAINTENANCE, Erase, removes=True),
+    StoreVerb("forget", VerbKind.MAINTENANCE, Erase, versioned=True, removes=True),
     StoreVerb("claims", VerbKind.ENGINE, session_first=False),
     StoreVerb("identity", VerbKind.ENGINE, session_first=False),
     StoreVerb("risks", VerbKind.ENGINE, session_first=False),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from indelible.errors import ConflictError, SessionNotFoundError, UsageError
-from indelible.inspector.pages import Fields, Pages, Shown, get_field, parse_position
+from indelible.errors import SessionNotFoundError, UsageError
+from indelible.inspector.pages import Fields, Shown, get_field, parse_position, read_extents
 from indelible.inspector.rows import build_rows
 from indelible.inspector.templating import build_link
 from indelible.model import Status, ViewChange
@@ -25,9 +24,6 @@ class Action:
 
     title: str
     takes: tuple[str, ...] = ()
-    # A text that is asked for, and whether it may be empty.
-    asks: str = ""
-    optional: bool = False
     # It cannot be undone: a box has to be ticked.
     final: bool = False
 
@@ -36,8 +32,8 @@ ACTIONS: Final = {
     "rollback": Action(title="Roll back", takes=("snapshot",)),
     "undo": Action(title="Undo the newest change"),
     "redo": Action(title="Redo what was undone"),
-    "snapshot": Action(title="Save a snapshot", asks="label", optional=True),
-    "fork": Action(title="Fork into a new session", takes=("snapshot",), asks="new_id"),
+    "snapshot": Action(title="Save a snapshot"),
+    "fork": Action(title="Fork into a new session", takes=("snapshot",)),
     "retract": Action(title="Retract a memory", takes=("memory",)),
     "forget": Action(title="Erase this session for good", final=True),
 }
@@ -94,58 +90,38 @@ class Actions:
         name, action = _find_action(fields)
         if action.final and fields.get("sure") != "yes":
             raise UsageError("nothing was erased: tick the box if you are sure")
-        if name in VIEW_CHANGES:
-            await self._change_view(
-                name,
-                fields,
-                expected=get_field(fields, "expected"),
-                key=get_field(fields, "key"),
-            )
-            return _link_session(fields, done=name)
-        return await self._perform_others(name, fields)
-
-    async def _perform_others(self, name: str, fields: Fields) -> str:
         session, expected = get_field(fields, "id"), get_field(fields, "expected")
-        if name == "fork":
-            new_id, at = get_field(fields, "new_id"), fields.get("snapshot") or None
-            await self.store.fork(session, new_id, at=at, expected=expected)
-            return build_link("/session", id=new_id, done=name)
-        if name == "retract":
-            memory, version = get_field(fields, "memory"), parse_position(expected)
-            await self.store.retract(session, memory, expected=version)
-            return build_link("/memory", id=session, memory=memory)
-        # These verbs take no expected version: what changes between the check and them is missed.
-        await self._refuse_old_page(session, expected)
-        if name == "snapshot":
-            await self.store.save_snapshot(session, label=fields.get("label", "").strip() or None)
-            return _link_session(fields, done=name)
-        await self.store.forget(session)
-        return build_link("/", done=name)
-
-    async def _refuse_old_page(self, session: str, expected: str) -> None:
-        """Raise if the session is not what the preview showed."""
-        if (await self.store.session(session)).version != expected:
-            raise ConflictError(
-                "it changed since the preview, and nothing was done: look at the page again",
-                reason="version",
-            )
+        match name:
+            case "fork":
+                session, at = get_field(fields, "new_id"), fields.get("snapshot") or None
+                await self.store.fork(get_field(fields, "id"), session, at=at, expected=expected)
+            case "retract":
+                memory, version = get_field(fields, "memory"), parse_position(expected)
+                await self.store.retract(session, memory, expected=version)
+                return build_link("/memory", id=session, memory=memory)
+            case "snapshot":
+                label = fields.get("label", "").strip() or None
+                await self.store.save_snapshot(session, label=label, expected=expected)
+            case "forget":
+                await self.store.forget(session, expected=expected)
+                return build_link("/", done=name)
+            case _:
+                key = get_field(fields, "key")
+                await self._change_view(name, fields, expected=expected, key=key)
+        return build_link("/session", id=session, done=name)
 
     async def _change_view(self, name: str, fields: Fields, **options: Any) -> ViewChange:
         session = get_field(fields, "id")
-        verbs: dict[str, Callable[..., Awaitable[ViewChange]]] = {
-            "undo": self.store.undo,
-            "redo": self.store.redo,
-        }
         if name == "rollback":
             snapshot = get_field(fields, "snapshot")
             return await self.store.rollback_to_snapshot(session, snapshot, **options)
-        return await verbs[name](session, **options)
+        return await (self.store.undo if name == "undo" else self.store.redo)(session, **options)
 
     async def _preview_rows(self, session: str, change: ViewChange) -> list[Any]:
         """The entries that would come and go, with the sign that a comparison gives them."""
         restored = set(change.restored)
         page = take_last(from_positions((*change.dropped, *change.restored)), PREVIEW_ENTRIES)
-        rows = build_rows(await Pages(store=self.store).read_extents(session, page))
+        rows = build_rows(await read_extents(self.store, session, page))
         for row in rows:
             row.sign = "+" if row.position in restored else "-"
         return rows
@@ -156,7 +132,3 @@ def _find_action(fields: Fields) -> tuple[str, Action]:
     if name not in ACTIONS:
         raise UsageError("there is no such change")
     return name, ACTIONS[name]
-
-
-def _link_session(fields: Fields, **more: str) -> str:
-    return build_link("/session", id=get_field(fields, "id"), **more)

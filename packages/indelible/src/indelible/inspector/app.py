@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Final
@@ -35,6 +36,9 @@ STATIC_FILES: Final = {
     "icon.svg": "image/svg+xml",
 }
 
+# What a page may take: less than its connection, so that a reader is told why there is nothing.
+PAGE_S_MAX: Final = 30.0
+
 Answer = Callable[[Request], Awaitable[Response]]
 ReadPage = Callable[[Fields], Awaitable[Shown | None]]
 
@@ -63,7 +67,7 @@ def build_app(
         Route("/search", views.show("search.html", pages.search)),
         Route("/health", views.show("health.html", pages.health)),
         Route("/health/progress", views.show("verification.html", pages.health_progress)),
-        Route("/health/verify", views.start(pages.start_verification, "/health"), methods=["POST"]),
+        Route("/health/verify", views.change(pages.start_verification), methods=["POST"]),
         *(Route(f"/static/{name}", _serve(name, media)) for name, media in STATIC_FILES.items()),
     ]
     if write:
@@ -73,6 +77,14 @@ def build_app(
             Route("/change", views.change(actions.perform), methods=["POST"]),
         ]
     return Guard(Starlette(routes=routes, exception_handlers={404: views.not_found}), access)
+
+
+_NO_PAGE: Final = {"title": "There is no such page", "message": ""}
+_TOO_LONG: Final = {
+    "title": "That takes too long here",
+    "message": "The engine has no index for it, and there is too much to read all of it. Look in"
+    " one session, at ids that begin alike, or at sessions in any order.",
+}
 
 
 class Views:
@@ -87,9 +99,12 @@ class Views:
 
         async def answer(request: Request) -> Response:
             try:
-                shown = await read(request.scope["fields"])
+                async with asyncio.timeout(PAGE_S_MAX):
+                    shown = await read(request.scope["fields"])
+            except TimeoutError:
+                return self._render("error.html", _TOO_LONG, request, 503)
             except MemoryStoreError as error:
-                return self._render_error(error)
+                return self._render_error(error, request)
             if shown is None:
                 return Response(status_code=204)
             return self._render(template, shown, request)
@@ -103,23 +118,13 @@ class Views:
             try:
                 return RedirectResponse(await perform(request.scope["fields"]), 303)
             except MemoryStoreError as error:
-                return self._render_error(error)
-
-        return answer
-
-    def start(self, begin: Callable[[], None], then: str) -> Answer:
-        """Begin something, and go to the page that shows it."""
-
-        async def answer(_: Request) -> Response:
-            begin()
-            return RedirectResponse(then, 303)
+                return self._render_error(error, request)
 
         return answer
 
     async def not_found(self, request: Request, _: Exception) -> Response:
         """Answer a request for a page that is not there."""
-        shown = {"title": "There is no such page", "message": ""}
-        return self._render("error.html", shown, request, 404)
+        return self._render("error.html", _NO_PAGE, request, 404)
 
     def _render(
         self, template: str, shown: Shown, request: Request, status: int = 200
@@ -128,7 +133,7 @@ class Views:
         done = DONE.get(request.scope["fields"].get("done", ""), "")
         return HTMLResponse(page.render(path=request.url.path, done=done, **shown), status)
 
-    def _render_error(self, error: MemoryStoreError) -> HTMLResponse:
+    def _render_error(self, error: MemoryStoreError, request: Request) -> HTMLResponse:
         """Say what is wrong, and what happened to the data."""
         status, title = 400, "That is not possible"
         if isinstance(error, (SessionNotFoundError, SnapshotNotFoundError)):
@@ -137,9 +142,8 @@ class Views:
             status, title = 409, "Nothing was changed"
         elif isinstance(error, MemoryStoreBackendError):
             status, title = 503, "The store did not answer"
-        page = self._templates.get_template("error.html")
-        shown = {"title": title, "message": redact(error.message), "path": "", "done": ""}
-        return HTMLResponse(page.render(**shown), status)
+        shown = {"title": title, "message": redact(error.message)}
+        return self._render("error.html", shown, request, status)
 
 
 def _serve(name: str, media_type: str) -> Answer:

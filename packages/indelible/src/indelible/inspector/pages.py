@@ -20,7 +20,7 @@ from indelible.inspector.moments import (
     list_moments,
     plan_reads,
 )
-from indelible.inspector.rows import PageRow, TextWriter, build_rows, show_as_of, to_timeline_entry
+from indelible.inspector.rows import PageRow, TextWriter, build_rows, show_as_of
 from indelible.model import Status, StoredValue, Timeline, TimelineEntry, VerifyReport
 from indelible.store_async import AsyncMemoryStore
 from indelible.view import Extents, contains
@@ -191,7 +191,7 @@ class Pages:
         second = find_moment(moments, fields.get("to", ""))
         found = compare(first, second)
         page = choose_page(found.all, parse_position(fields.get("before")), ENTRIES_PAGE)
-        rows = build_rows(await self.read_extents(session, page), changes=head.changes)
+        rows = build_rows(await read_extents(self.store, session, page), changes=head.changes)
         for row in rows:
             row.sign = "+" if contains(found.added, row.position, row.position + 1) else "-"
         return {
@@ -256,7 +256,8 @@ class Pages:
             "in_session": session,
             "kind": kind,
             "hits": [
-                (hit, build_rows([to_timeline_entry(hit.entry)])[0]) for hit in found[:HITS_PAGE]
+                (hit, build_rows([TimelineEntry(entry=hit.entry, visible=True)])[0])
+                for hit in found[:HITS_PAGE]
             ],
             "more": offset + HITS_PAGE if len(found) > HITS_PAGE else None,
             "offset": offset,
@@ -276,11 +277,11 @@ class Pages:
         """How far a verification is."""
         return {"verification": self.verification}
 
-    def start_verification(self) -> None:
-        """Begin to verify the store, unless that is under way."""
-        if self.verification is not None and not self.verification.task.done():
-            return
-        self.verification = Verification(task=asyncio.create_task(self._verify()))
+    async def start_verification(self, fields: Fields) -> str:  # noqa: ARG002 (as all pages)
+        """Begin to verify the store, unless that is under way; return the page that shows it."""
+        if self.verification is None or self.verification.task.done():
+            self.verification = Verification(task=asyncio.create_task(self._verify()))
+        return "/health"
 
     async def _verify(self) -> None:
         state = self.verification
@@ -333,19 +334,6 @@ class Pages:
             newer=min(before + ENTRIES_PAGE, moment.end) if before < moment.end else None,
         )
 
-    async def read_extents(self, session: str, page: Extents) -> list[TimelineEntry]:
-        """Read the entries of some extents, as visible, by as few calls as they lie apart."""
-        entries: list[TimelineEntry] = []
-        wanted = {position for start, stop in page for position in range(start, stop)}
-        for start, stop in plan_reads(page):
-            found = await self.store.timeline(session, last=stop - start, before=stop)
-            entries += (
-                TimelineEntry(entry=each.entry, visible=True)
-                for each in found.entries
-                if each.entry.position in wanted
-            )
-        return entries
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPage:
@@ -354,6 +342,15 @@ class RowPage:
     rows: list[PageRow]
     older: int | None
     newer: int | None
+
+
+async def read_extents(store: AsyncMemoryStore, session: str, page: Extents) -> list[TimelineEntry]:
+    """Read the entries of some extents, as visible, by as few calls as they lie apart."""
+    entries: list[TimelineEntry] = []
+    for start, stop in plan_reads(page):
+        found = await store.timeline(session, last=stop - start, before=stop)
+        entries += [each for each in show_as_of(found.entries, page) if each.visible]
+    return entries
 
 
 def _has_gap(timeline: Timeline, after: int) -> bool:

@@ -21,7 +21,6 @@ from indelible.model import (
     Change,
     ChatMessage,
     CorruptEntry,
-    Entry,
     Snapshot,
     Source,
     StoredCheckpoint,
@@ -62,6 +61,7 @@ class ShownText:
 
     text: str
     cut: int = 0
+    is_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +155,11 @@ class TextWriter:
         text = value if isinstance(value, str) else _format_json(value)
         if self.redact:
             return ShownText(text=f"{REDACTED}, {len(text):,} characters")
-        return ShownText(text=text[: self.chars_max], cut=max(0, len(text) - self.chars_max))
+        return ShownText(
+            text=text[: self.chars_max],
+            cut=max(0, len(text) - self.chars_max),
+            is_json=text is not value,
+        )
 
     def name(self, name: str) -> str:
         """Return a name that the content of an entry gives."""
@@ -450,8 +454,3 @@ def show_as_of(entries: Iterable[TimelineEntry], extents: Extents) -> list[Timel
         )
         for each in entries
     ]
-
-
-def to_timeline_entry(entry: Entry) -> TimelineEntry:
-    """Return a visible entry of a timeline."""
-    return TimelineEntry(entry=entry, visible=True)

@@ -294,6 +294,9 @@ class MemoryTransaction(Transaction):
         self._lines = self._database.audit.setdefault(session, {})
         self._added[line.number] = line
 
+    async def list_audits(self) -> list[str]:
+        return list(self._database.audit)
+
     async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = self._database.audit.get(session, {})
         first = max(0, len(lines) - 1) if start is None else start

@@ -572,6 +572,10 @@ class PostgresTransaction(Transaction):
         if not rows:
             raise BusyError(f"another writer changed session {session!r} at this very moment")
 
+    async def list_audits(self) -> list[str]:
+        names = "SELECT DISTINCT session FROM indelible.audit WHERE namespace = $1"
+        return [decode_name(name) for (name,) in await Sql(names, (self._context.namespace,))]
+
     async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = (
             "SELECT number, line, hash FROM indelible.audit WHERE namespace = $1 AND session = $2"

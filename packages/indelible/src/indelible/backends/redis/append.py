@@ -32,7 +32,7 @@ _NO_LIFE = "-"
 @HANDLERS.handles(Append)
 def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     """Send the guarded write; if its guard does not hold, load the state and let rules decide."""
-    deadline = Deadline(context.timeout_s)
+    deadline = context.start_deadline()
     lost: BaseException | None = None
     expected, over = op.expected or "", ""
     for _ in range(VIEW_ATTEMPTS_MAX):

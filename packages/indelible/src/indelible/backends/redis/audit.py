@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from indelible.backends.redis.errors import build_unknown_error
-from indelible.backends.redis.keys import build_audit_key
+from indelible.backends.redis.keys import build_audit_key, build_audits_pattern, parse_session
 from indelible.backends.redis.requests import (
     HANDLERS,
     AuditMovedError,
@@ -15,16 +15,17 @@ from indelible.backends.redis.requests import (
     Wait,
     require,
 )
-from indelible.backends.redis.sessions import read_parts
-from indelible.core import audit
-from indelible.core.clock import read_clock_ms
+from indelible.backends.redis.sessions import Bookmark, scan_keys
+from indelible.core import audit, rules
 from indelible.core.deadline import Deadline
 from indelible.core.operations import (
     Append,
     AppendResult,
     Audited,
     Erase,
+    EraseItem,
     ImportAudit,
+    ListAudits,
     ReadAudit,
     StoredLine,
 )
@@ -33,10 +34,13 @@ from indelible.errors import BusyError, MemoryStoreError
 
 R = TypeVar("R")
 
+# Lines that are there already must be these.
 _IMPORT: Final = """
-if redis.call('LLEN', KEYS[1]) == tonumber(ARGV[1]) then
-  redis.call('RPUSH', KEYS[1], unpack(ARGV, 2))
+local there = redis.call('LRANGE', KEYS[1], ARGV[1], ARGV[1] + #ARGV - 2)
+for n, line in ipairs(there) do
+  if line ~= ARGV[n + 1] then return 0 end
 end
+if #there < #ARGV - 1 then redis.call('RPUSH', KEYS[1], unpack(ARGV, #there + 2)) end
 return 1
 """
 
@@ -44,12 +48,12 @@ return 1
 @HANDLERS.handles(Audited)
 def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
     """Perform a change with the line that follows the newest one; again if another came first."""
-    deadline = Deadline(context.timeout_s)
+    deadline = context.start_deadline()
     lost: BaseException | None = None
     change: Operation[Any] | None = op.change
     while True:
         try:
-            result = yield from _perform_once(context, op, change)
+            result = yield from _perform_once(context, op, change, deadline)
         except AuditMovedError as moved:
             lost = lost or moved.lost
             if lost is not None and isinstance(change, Append):
@@ -63,23 +67,30 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
             resent = lost is not None and isinstance(result, AppendResult)
             return cast(R, result._replace(resent=True) if resent else result)
         wait_s = deadline.next_wait_s()
+        if wait_s is None and lost is not None:
+            raise build_unknown_error(lost, shown=context.shown)
         if wait_s is None:
-            raise _build_moved_error(context, op.session, lost)
+            raise BusyError(
+                f"others kept changing session {op.session!r} until the deadline; nothing was"
+                " written, so it is safe to try again",
+                session=op.session,
+            )
         yield Wait(wait_s)
 
 
 def _perform_once(
-    context: RedisContext, op: Audited[Any], change: Operation[Any] | None
+    context: RedisContext, op: Audited[Any], change: Operation[Any] | None, deadline: Deadline
 ) -> Plan[Any]:
-    count, newest = yield from _read_newest(context, op.session)
+    bounded = context.copy_with(None, deadline)
+    now_ms, version, count, newest = yield from _read_newest(bounded, op.session)
     if isinstance(change, Erase):
         # A damaged session can be erased; its version is not known then.
-        version, now_ms = "", (yield from _read_time_ms(context, op.session))
-    else:
-        head, _, _ = yield from read_parts(context, op.session, checks="head")
-        version, now_ms = head.version, head.now_ms
+        version = ""
     line = audit.build_line(op, newest, now_ms, version)
-    audited = context.copy_with((version, count, f"{line.hash} {line.text}"))
+    stamp = (version, count, f"{line.hash} {line.text}")
+    # These look at many keys, so that each of their requests has a deadline of its own.
+    is_long = isinstance(change, (Erase, EraseItem))
+    audited = context.copy_with(stamp, None if is_long else deadline)
     if change is not None:
         return (yield from HANDLERS.plan(audited, change))
     # Sent again, it would be a second line.
@@ -87,35 +98,36 @@ def _perform_once(
     return None
 
 
-def _build_moved_error(
-    context: RedisContext, session: str, lost: BaseException | None
-) -> MemoryStoreError:
-    if lost is not None:
-        return build_unknown_error(lost, shown=context.shown)
-    return BusyError(
-        f"others kept changing session {session!r} until the deadline; nothing was written, so it"
-        " is safe to try again",
-        session=session,
-    )
-
-
 @HANDLERS.handles(ImportAudit)
 def import_audit(context: RedisContext, op: ImportAudit) -> Plan[None]:
-    """Add lines that follow the newest one."""
+    """Add lines that are not there yet."""
     keys = context.keys(op.session)
     lines = [f"{line.hash} {line.text}" for line in op.lines]
     number = op.lines[0].number
     # Sent again, it finds its lines and adds none.
     command: Command = ("EVAL", _IMPORT, 1, build_audit_key(keys), number, *lines)
     (answer,) = yield context.send(keys.head, command)
-    require(context, answer)
+    if not require(context, answer):
+        raise rules.build_audit_conflict(op.session)
+
+
+@HANDLERS.handles(ListAudits)
+def list_audits(context: RedisContext, _op: ListAudits) -> Plan[tuple[str, ...]]:
+    """Return the ids of all sessions that have lines, by SCAN on one server after the other."""
+    names: set[str | None] = set()
+    pattern = build_audits_pattern(context.namespace)
+    after = Bookmark()
+    while after.server < (yield context.count_servers()):
+        _, after, keys = yield from scan_keys(context, after, pattern)
+        names.update(map(parse_session, keys))
+    return tuple(name for name in names if name is not None)
 
 
 @HANDLERS.handles(ReadAudit)
 def read_audit(context: RedisContext, op: ReadAudit) -> Plan[tuple[StoredLine, ...]]:
     """Read lines of the audit."""
     if op.start is None:
-        _, newest = yield from _read_newest(context, op.session)
+        *_, newest = yield from _read_newest(context, op.session)
         return () if newest is None else (newest,)
     keys = context.keys(op.session)
     wanted = ("LRANGE", build_audit_key(keys), op.start, op.start + op.limit - 1)
@@ -125,22 +137,15 @@ def read_audit(context: RedisContext, op: ReadAudit) -> Plan[tuple[StoredLine, .
     )
 
 
-def _read_newest(context: RedisContext, session: str) -> Plan[tuple[int, StoredLine | None]]:
-    keys = context.keys(session)
-    key = build_audit_key(keys)
-    wanted = (("LLEN", key), ("LINDEX", key, -1))
-    count, newest = yield context.send(keys.head, *wanted)
-    total: int = require(context, count)
-    value = require(context, newest)
-    return total, None if value is None else _parse_line(total - 1, value)
-
-
-def _read_time_ms(context: RedisContext, session: str) -> Plan[int]:
-    if context.clock is not None:
-        return read_clock_ms(context.clock)
-    (told,) = yield context.send(context.keys(session).head, ("TIME",))
-    seconds, micros = require(context, told)
-    return int(seconds) * 1000 + int(micros) // 1000
+def _read_newest(
+    context: RedisContext, session: str
+) -> Plan[tuple[int, str, int, StoredLine | None]]:
+    """Read the time, the version, how many lines there are, and the newest."""
+    call = context.read("newest_line", session)
+    call.audit = build_audit_key(call.keys), ()
+    now_ms, version, count, line = yield call
+    newest = None if line is None else _parse_line(count - 1, line)
+    return now_ms, version.decode(), count, newest
 
 
 def _parse_line(number: int, value: bytes) -> StoredLine:

@@ -79,6 +79,11 @@ def build_parts_pattern(namespace: str, prefix: str) -> str:
     return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}?"
 
 
+def build_audits_pattern(namespace: str) -> str:
+    """Build the pattern for the audits of a namespace."""
+    return f"{PREFIX}{{{encode_part(namespace)}:*}}{AUDIT}"
+
+
 def replace_part(key: bytes, part: str) -> bytes:
     """Return the key of another part of the same session."""
     return key[:-1] + part.encode()

@@ -187,9 +187,11 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
     forks = yield from _find_forks(context, op.session)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    snapshots = yield context.write("erase", op.session, repeatable=False)
+    answer, found = yield context.write("erase", op.session, op.expected or "", repeatable=False)
+    if answer == b"moved":
+        rules.refuse_if_moved(op.session, op.expected, found.decode())
     kept = yield from _find_copies_on_disk(context)
-    return EraseResult(size.entries, snapshots, size.size_bytes, forks, kept)
+    return EraseResult(size.entries, found, size.size_bytes, forks, kept)
 
 
 @HANDLERS.handles(EraseItem)

@@ -184,14 +184,22 @@ class RedisContext:
         self.touch = b"1" if self.confirms else b"0"
         self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
-        # What a line of the audit is written with, in the copy that performs an audited change.
+        # What a line of the audit is written with, in the copy that performs an audited change, and
+        # the deadline of all its requests.
         self.stamp: tuple[Argument, ...] | None = None
+        self.deadline: Deadline | None = None
 
-    def copy_with(self, stamp: tuple[Argument, ...] | None) -> Self:
+    def copy_with(
+        self, stamp: tuple[Argument, ...] | None, deadline: Deadline | None = None
+    ) -> Self:
         """Return a copy whose changes are audited, with this stamp."""
         twin = copy(self)
-        twin.stamp = stamp
+        twin.stamp, twin.deadline = stamp, deadline
         return twin
+
+    def start_deadline(self) -> Deadline:
+        """Return the deadline of a request: its own, unless its call has one."""
+        return self.deadline or Deadline(self.timeout_s)
 
     def audit(self, call: ScriptCall) -> ScriptCall:
         """Let a call write a line, if it completes a change that is audited."""
@@ -221,7 +229,7 @@ class RedisContext:
             self.keys(session),
             self.time(),
             list(arguments),
-            Deadline(self.timeout_s),
+            self.start_deadline(),
         )
 
     def write(
@@ -234,11 +242,11 @@ class RedisContext:
 
     def send(self, to: str | int, *commands: Command) -> SendCommands:
         """Build a request of commands to the server of a key, or to a server by its number."""
-        return SendCommands(to, Deadline(self.timeout_s), commands)
+        return SendCommands(to, self.start_deadline(), commands)
 
     def count_servers(self) -> CountServers:
         """Build a request for the number of servers."""
-        return CountServers(Deadline(self.timeout_s))
+        return CountServers(self.start_deadline())
 
 
 HANDLERS: Handlers[RedisContext] = Handlers()

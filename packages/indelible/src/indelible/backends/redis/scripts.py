@@ -57,6 +57,7 @@ class LuaScript(NamedTuple):
 _CHECKS: Final[dict[str, str | None]] = {
     "erase": None,
     "measure_entries": None,
+    "newest_line": None,
     # It says itself what must be whole.
     "read_parts": None,
     "check_items": "head",

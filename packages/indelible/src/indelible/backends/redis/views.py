@@ -163,7 +163,10 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
             encode_ttl_ms(op.ttl_s),
             whole,
             context.touch,
+            op.expected or "",
         )
+        if answer == b"moved":
+            rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
         if answer != b"large":
             return parse_record(op.id, rest[0])
         state, tail, extents, end = rest

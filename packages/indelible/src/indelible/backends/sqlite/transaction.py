@@ -611,6 +611,10 @@ class SqliteTransaction(Transaction):
             "INSERT INTO audit VALUES (?, ?, ?, ?, ?)", (self._db.namespace, session, *line)
         )
 
+    async def list_audits(self) -> list[str]:
+        names = "SELECT DISTINCT session FROM audit WHERE namespace = ?"
+        return [name for (name,) in self._db.execute(names, (self._db.namespace,))]
+
     async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = "SELECT number, line, hash FROM audit WHERE namespace = ? AND session = ?"
         name = (self._db.namespace, session)

@@ -28,7 +28,7 @@ from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.snapshots import build_snapshot
 from indelible.core.plans.verification import Progress, check_row, list_all_sessions
 from indelible.core.plans.view_changes import find_undoable, find_undone
-from indelible.core.settings import check_session_id
+from indelible.core.settings import check_session_id, check_version
 from indelible.errors import FormatError, UsageError
 from indelible.model import (
     Change,
@@ -98,10 +98,10 @@ def reindex(*, rebuild: bool, progress: Progress | None) -> Plan[ReindexReport]:
             return ReindexReport(entries=entries, damaged=damaged)
 
 
-def forget(session_id: str) -> Plan[ForgetReceipt]:
+def forget(session_id: str, *, expected: str | None) -> Plan[ForgetReceipt]:
     """Erase a session. Calling it again clears what was still pending."""
     session = check_session_id(session_id)
-    erased = yield from perform(Erase(session))
+    erased = yield from perform(Erase(session, check_version(expected)))
     left = yield from perform(Scrub())
     return ForgetReceipt(
         session_id=session,

@@ -57,12 +57,15 @@ from indelible.model import (
 )
 
 
-def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> Plan[Snapshot]:
+def save_snapshot(
+    settings: Settings, session_id: str, *, label: str | None, expected: str | None
+) -> Plan[Snapshot]:
     """Save the current view of a session."""
     session = check_session_id(session_id)
     if label is not None:
         label = check_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
-    op = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), fresh=True)
+    version = check_version(expected)
+    op = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), True, version)
     try:
         record = yield from perform(op)
     except OutcomeUnknownError as unknown:

@@ -22,6 +22,7 @@ from indelible.core.operations import (
     CheckSession,
     Head,
     JournalPage,
+    ListAudits,
     ListSessions,
     LogRow,
     Quarantine,
@@ -97,6 +98,10 @@ def verify(
         problems = yield from perform(CheckEngine())
         findings += [Finding(severity=Severity.ERROR, what=problem) for problem in problems]
         names = yield from list_all_sessions(session_id, damaged=True)
+        sessions = len(names)
+        if key is not None and session_id is None:
+            # Audits stay when their sessions are forgotten or expire.
+            names = [*dict.fromkeys((*names, *(yield from perform(ListAudits()))))]
     except FormatError as error:
         findings.append(Finding(severity=Severity.ERROR, what=error.message))
         return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
@@ -109,7 +114,7 @@ def verify(
             findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
         if progress is not None:
             progress(name, entries)
-    return VerifyReport(sessions=len(names), entries=entries, findings=tuple(findings))
+    return VerifyReport(sessions=sessions, entries=entries, findings=tuple(findings))
 
 
 def _verify_until_stable(session: str, findings: list[Finding]) -> Plan[int]:

@@ -1,5 +1,5 @@
 -- Store the view and the log's end. ARGV: 3 id, 4 label (behind =, '' for none), 5 ttl, 6 the version
--- whose view was found to fit the limits, 7 touch.
+-- whose view was found to fit the limits, 7 touch, 8 expected.
 if s.active then
   local there = read_snapshot(ARGV[3])
   if broken then return broken end
@@ -7,7 +7,9 @@ if s.active then
     touch(ARGV[7])
     return {'there', there}
   end
-else
+end
+if ARGV[8] ~= '' and ARGV[8] ~= format_version(s) then return {'moved', format_version(s)} end
+if not s.active then
   local refused = begin(s, ARGV[5])
   if refused then return refused end
   expire_keys(s, 0)
