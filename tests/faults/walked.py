@@ -12,9 +12,9 @@ import apsw
 import indelible
 from indelible import ChatMessage
 from indelible.core.audit import build_audit
-from indelible.core.verbs import VERBS, VerbKind
+from indelible.core.verbs import VERBS
 from memory_contract.handles import Loop
-from tests.support.verbs import CALLS
+from tests.support.verbs import CALLS, list_parameters
 
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {
@@ -163,8 +163,8 @@ DOES |= {
     verb.name: WalkedVerb(
         verb.name,
         lambda store, s, at, _, call=CALLS[verb.name]: call(store, s, at),
-        doubles=verb.kind is VerbKind.APPEND,
-        whole_store=not verb.session_first,
+        doubles=verb.appends,
+        whole_store=list_parameters(verb.name)[:1] != ["session_id"],
         only_sqlite=True,
     )
     for verb in VERBS.values()
