@@ -22,8 +22,6 @@ from indelible.model import SessionInfo
 P = ParamSpec("P")
 
 NAMED_STORE = "store_url"
-# An option of a command that then needs no store.
-NO_STORE = "faults"
 
 
 class CommandContext:
@@ -57,10 +55,23 @@ class CommandContext:
         return info
 
 
+def with_examples(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command with examples, as one types them after `indelible`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        vars(command)["examples"] = examples
+        return command
+
+    return decorate
+
+
 def on_store(
-    *, creates: bool = False
+    *examples: str, creates: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
-    """Decorate a command: it gets a `CommandContext`, and the options that name the store."""
+    """Decorate a command: it gets a `CommandContext`, and the options that name the store.
+
+    `creates` says that it may begin a store.
+    """
 
     def decorate(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -80,12 +91,11 @@ def on_store(
             place = Location(
                 url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout
             )
-            if not given.get(NO_STORE):
-                place.check(creates=creates)
+            place.check(creates=creates)
             with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
 
-        return _add_shared_options(run, command)
+        return with_examples(*examples)(_add_shared_options(run, command))
 
     return decorate
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,25 +81,6 @@ class Location:
         except OSError:
             # No permission to look: opening it reports why.
             return True
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store."""
-        own = _find_file(self.url)
-        if own is None:
-            return False
-        names = (own.name + end for end in ("", "-wal", "-shm", "-journal"))
-        return path.resolve() in {own.resolve().with_name(name) for name in names}
-
-    def is_same_as(self, other: Location) -> bool:
-        """Return whether two URLs name one store, as far as that is known without opening them."""
-        if self.namespace != other.namespace:
-            return False
-        mine, theirs = _find_file(self.url), _find_file(other.url)
-        if mine is None or theirs is None:
-            return self.url == other.url
-        with suppress(OSError):
-            return mine.samefile(theirs)
-        return mine.resolve() == theirs.resolve()
 
     def describe_missing(self) -> str:
         """Describe what is there instead of a store."""

@@ -32,20 +32,10 @@ LINE_CHARS_MAX = 400
 INDENT = "    "
 
 
-def escape_text(text: str) -> str:
-    """Escape control characters in text of several lines: it must not control the terminal."""
-    return escape_unseen_in_lines(text)
-
-
-def escape_name(text: str) -> str:
-    """Escape a name or an id into one line, without cutting it."""
-    return escape_unseen(text)
-
-
 def format_line(text: str) -> str:
     """Format text as one line of limited length, with control characters escaped."""
     # Process only what fits: a stored text may have megabytes.
-    line = escape_name(" ".join(text[: 4 * LINE_CHARS_MAX].split()))
+    line = escape_unseen(" ".join(text[: 4 * LINE_CHARS_MAX].split()))
     return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
 
 
@@ -80,7 +70,7 @@ def format_compact_json(value: Any) -> str:
 
 def format_turn(value: Value) -> str:
     """Format a value with its author. No line of the content can be mistaken for another author."""
-    text = escape_text(f"{format_author(value)}: {format_value(value)}".rstrip())
+    text = escape_unseen_in_lines(f"{format_author(value)}: {format_value(value)}".rstrip())
     return text.replace("\n", f"\n{INDENT}")
 
 

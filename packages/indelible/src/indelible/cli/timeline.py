@@ -33,6 +33,7 @@ from indelible.model import (
     Timeline,
     TimelineEntry,
 )
+from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import count, iter_positions
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class TimelineLine:
     style: str = ""
 
 
-@on_store()
+@on_store("show user-42 --url agent.db")
 def show(
     call: CommandContext,
     session: SessionId,
@@ -80,7 +81,7 @@ def show(
     """
     call.require_session(session)
     if call.out.as_json:
-        call.out.print_json(call.store.timeline(session, last=last))
+        call.out.print_result(call.store.timeline(session, last=last), ())
         return
     with call.out.use_pager(enabled=not no_pager):
         draw(call.out, call.store, session, last=last, full=full)
@@ -128,13 +129,13 @@ def format_heading(timeline: Timeline) -> str:
     """Format the session's state as one line."""
     info = timeline.info
     parts = [
-        f"{phrases.escape_name(info.session_id)}: {info.status}",
+        f"{escape_unseen(info.session_id)}: {info.status}",
         f"shows {info.entries} of {phrases.format_entry_count(info.logged)}",
         phrases.format_count(len(timeline.snapshots), "snapshot"),
         f"version {info.version}",
     ]
     if info.forked_from is not None:
-        parts.append(f"forked from {phrases.escape_name(info.forked_from)}")
+        parts.append(f"forked from {escape_unseen(info.forked_from)}")
     if info.expires_at is not None:
         parts.append(f"expires {phrases.format_time(info.expires_at)} UTC")
     return ", ".join(parts) + "\n"
@@ -236,7 +237,7 @@ def _build_markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLin
     found = []
     for each in snapshots:
         label = f' "{phrases.format_line(each.label)}"' if each.label else ""
-        what = f"{phrases.escape_name(each.id)}{label}, {phrases.format_entry_count(each.entries)}"
+        what = f"{escape_unseen(each.id)}{label}, {phrases.format_entry_count(each.entries)}"
         where = each.extents[-1][1] - 1 if each.extents else -1
         found.append((where, TimelineLine("──", "──────────", "snapshot", "", what, "cyan")))
     return sorted(found, key=lambda marker: marker[0])
@@ -369,7 +370,7 @@ class Layout:
             return heading
         if not self._full:
             return f"{heading}\n{self._cut(phrases.INDENT + phrases.format_line(line.what))}"
-        text = phrases.escape_text(line.what).replace("\n", f"\n{phrases.INDENT}")
+        text = escape_unseen_in_lines(line.what).replace("\n", f"\n{phrases.INDENT}")
         return f"{heading}\n{phrases.INDENT}{text}"
 
     def _cut(self, text: str) -> str:
