@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import indelible
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
@@ -97,7 +94,10 @@ def import_langchain(
     found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
         confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
-    with _open_target(call, dry_run=dry_run) as store, show_progress("Importing") as tell:
+    with (
+        call.place.open(creates=True, rehearses=dry_run) as store,
+        show_progress("Importing") as tell,
+    ):
         report = langchain_import.import_histories(store, found, dry_run=dry_run, progress=tell)
     parts = phrases.format_count(report.messages, "message")
     why = "it is there already, and differs"
@@ -136,7 +136,7 @@ def import_langgraph(
         confirm(f"This imports threads into {format_target(call.place.url)}.", yes=yes)
     with (
         langgraph_import.open_source(source) as found,
-        _open_target(call, dry_run=dry_run) as store,
+        call.place.open(creates=True, rehearses=dry_run) as store,
         show_progress("Importing") as tell,
     ):
         report = langgraph_import.import_threads(
@@ -168,13 +168,3 @@ def _print_report(
     call.out.print_result({"ok": report.ok, **to_plain(report)}, lines)
     if not report.ok:
         raise typer.Exit(WRONG_DATA)
-
-
-@contextmanager
-def _open_target(call: CommandContext, *, dry_run: bool) -> Iterator[indelible.MemoryStore]:
-    """Open the store; an empty one in memory for a dry run on a store that does not exist."""
-    if dry_run and not call.place.exists():
-        with indelible.open("memory:") as rehearsal:
-            yield rehearsal
-    else:
-        yield call.store

@@ -103,7 +103,7 @@ def snapshot(
     """Save the current view of a session, to come back to it."""
     call.require_session(session)
     taken = call.store.save_snapshot(session, label=label)
-    holds = phrases.format_entry_count(taken.entries)
+    holds = phrases.format_count(taken.entries, "entry")
     call.out.print_result(taken, [f"Snapshot {taken.id} holds {holds}."])
 
 
@@ -216,7 +216,7 @@ def fork(
     state = f"snapshot {at} of session {session!r}" if at else f"what session {session!r} shows"
     confirm(f"This copies {state} into a new session {new!r}.", yes=yes)
     made = call.store.fork(session, new, at=at)
-    holds = phrases.format_entry_count(made.entries)
+    holds = phrases.format_count(made.entries, "entry")
     call.out.print_result(made, [f"Session {new!r} holds {holds}."])
 
 
@@ -267,6 +267,6 @@ def _describe_effect(
     parts = []
     for verb, positions in ((hides, change.dropped), (brings_back, change.restored)):
         if positions:
-            count = phrases.format_entry_count(len(positions))
+            count = phrases.format_count(len(positions), "entry")
             parts.append(f"{verb} {count} ({phrases.format_positions(positions)})")
     return " and ".join(parts) or nothing

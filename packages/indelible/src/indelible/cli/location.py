@@ -52,9 +52,11 @@ class Location:
                 f" `{suggest_command('append')}` or `{suggest_command('import')}`"
             )
 
-    def open(self, *, creates: bool = False) -> indelible.MemoryStore:
-        """Open the store, after `check`."""
+    def open(self, *, creates: bool = False, rehearses: bool = False) -> indelible.MemoryStore:
+        """Open the store, after `check`; to rehearse on one that is not there, one in memory."""
         self.check(creates=creates)
+        if rehearses and not self.exists():
+            return indelible.open("memory:")
         audited = bool(os.environ.get(KEY_VARIABLE))
         try:
             return indelible.open(

@@ -136,7 +136,7 @@ def _format_audit_line(line: AuditLine) -> str:
 
 def _format_verdict(report: VerifyReport) -> str:
     sessions = phrases.format_count(report.sessions, "session")
-    read = f"{sessions}, {phrases.format_entry_count(report.entries)}"
+    read = f"{sessions}, {phrases.format_count(report.entries, 'entry')}"
     if not report.findings:
         return f"Read {read}: all well."
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
@@ -205,7 +205,7 @@ def vacuum(
 
 
 def _format_counts(report: VacuumReport) -> str:
-    what = f"{phrases.format_entry_count(report.entries)} ({report.bytes} bytes)"
+    what = f"{phrases.format_count(report.entries, 'entry')} ({report.bytes} bytes)"
     lines = phrases.format_count(report.journal_lines, "undo step")
     return f"{what} and {lines} in {phrases.format_count(report.sessions, 'session')}"
 
@@ -221,9 +221,9 @@ def reindex(
     """Complete the index of words, after an upgrade or after writes without it."""
     with show_progress("Indexing") as tell:
         report = call.store.reindex(rebuild=rebuild, progress=tell)
-    lines = [f"Indexed {phrases.format_entry_count(report.entries)}."]
+    lines = [f"Indexed {phrases.format_count(report.entries, 'entry')}."]
     if report.damaged:
-        damaged = phrases.format_entry_count(report.damaged)
+        damaged = phrases.format_count(report.damaged, "entry")
         lines += [f"{damaged} cannot be read: {suggest_command('verify')}"]
     call.out.print_result(report, lines)
 
@@ -245,9 +245,7 @@ def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> Non
 
 
 def _format_erased(entries: int, snapshots: int) -> str:
-    return (
-        f"{phrases.format_entry_count(entries)} and {phrases.format_count(snapshots, 'snapshot')}"
-    )
+    return f"{phrases.format_count(entries, 'entry')} and {phrases.format_count(snapshots, 'snapshot')}"
 
 
 def _format_receipt(receipt: ForgetReceipt) -> list[str]:

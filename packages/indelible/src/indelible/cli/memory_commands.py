@@ -11,10 +11,9 @@ from pydantic import JsonValue
 from indelible.cli import phrases
 from indelible.cli.change_commands import format_receipt, read_stdin
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.options import Key, Where, complete_session_ids
+from indelible.cli.options import Key, Limit, Where, complete_session_ids
 from indelible.cli.suggestions import suggest_command
 from indelible.core.conditions import parse_conditions
-from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.errors import UsageError
 from indelible.model import Memory
 from indelible.printable import escape_unseen
@@ -93,9 +92,7 @@ def memories(
     ] = None,
     *,
     where: Where = None,
-    limit: Annotated[
-        int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most.")
-    ] = MEMORIES_DEFAULT,
+    limit: Limit = MEMORIES_DEFAULT,
     cursor: Annotated[
         str | None, typer.Option(metavar="ID", help="Continue after this id.")
     ] = None,

@@ -12,7 +12,7 @@ import typer
 
 import indelible
 from indelible.cli.location import Location
-from indelible.core.limits import TIMEOUT_S_MAX
+from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX
 
 # Shells do not show more.
 OFFERED_MAX = 50
@@ -112,6 +112,13 @@ Key = Annotated[
     ),
 ]
 
+Limit = Annotated[
+    int,
+    typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most."),
+]
+Prefix = Annotated[
+    str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
+]
 Where = Annotated[
     list[str] | None,
     typer.Option(

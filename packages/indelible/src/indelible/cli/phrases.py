@@ -139,23 +139,17 @@ def format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def format_count(number: int, noun: str, plural: str = "") -> str:
-    """1 entry, 2 entries."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {plural or noun + 's'}"
-
-
-def format_entry_count(number: int) -> str:
-    """1 entry, 2 entries."""
-    return format_count(number, "entry", "entries")
+def format_count(number: int, noun: str) -> str:
+    """Format a number of things: 1 entry, 2 entries, 3 sessions."""
+    plural = noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def format_totals(report: TransferReport | CopyReport) -> str:
     """Format the totals of a transfer: 2 sessions, 7 entries and 1 snapshot."""
     sessions = format_count(report.sessions, "session")
     snapshots = format_count(report.snapshots, "snapshot")
-    return f"{sessions}, {format_entry_count(report.entries)} and {snapshots}"
+    return f"{sessions}, {format_count(report.entries, 'entry')} and {snapshots}"
 
 
 def format_positions(positions: Iterable[int]) -> str:

@@ -11,6 +11,7 @@ import typer
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import (
+    Limit,
     SessionId,
     SnapshotId,
     Where,
@@ -20,7 +21,7 @@ from indelible.cli.options import (
 from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.conditions import parse_conditions
-from indelible.core.limits import PAGE_ENTRIES_MAX, SEARCH_HITS_MAX
+from indelible.core.limits import SEARCH_HITS_MAX
 from indelible.model import Entry, Hit, Kind, Status, StoredMemory, Value
 from indelible.printable import escape_unseen
 
@@ -54,9 +55,7 @@ def sessions(
             metavar="FIELD", help="id, created or last_activity, with - before it for descending."
         ),
     ] = "-last_activity",
-    limit: Annotated[
-        int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most.")
-    ] = SESSIONS_DEFAULT,
+    limit: Limit = SESSIONS_DEFAULT,
     cursor: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Continue where another page ended.")
     ] = None,
@@ -146,7 +145,7 @@ def _note_no_messages(call: CommandContext, session: str) -> None:
     elif hidden:
         are = "is" if hidden == 1 else "are"
         call.out.note(
-            f"No messages show; {phrases.format_entry_count(hidden)} {are} hidden: {where}"
+            f"No messages show; {phrases.format_count(hidden, 'entry')} {are} hidden: {where}"
         )
 
 

@@ -130,7 +130,7 @@ def format_heading(timeline: Timeline) -> str:
     info = timeline.info
     parts = [
         f"{escape_unseen(info.session_id)}: {info.status}",
-        f"shows {info.entries} of {phrases.format_entry_count(info.logged)}",
+        f"shows {info.entries} of {phrases.format_count(info.logged, 'entry')}",
         phrases.format_count(len(timeline.snapshots), "snapshot"),
         f"version {info.version}",
     ]
@@ -237,7 +237,7 @@ def _build_markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLin
     found = []
     for each in snapshots:
         label = f' "{phrases.format_line(each.label)}"' if each.label else ""
-        what = f"{escape_unseen(each.id)}{label}, {phrases.format_entry_count(each.entries)}"
+        what = f"{escape_unseen(each.id)}{label}, {phrases.format_count(each.entries, 'entry')}"
         where = each.extents[-1][1] - 1 if each.extents else -1
         found.append((where, TimelineLine("──", "──────────", "snapshot", "", what, "cyan")))
     return sorted(found, key=lambda marker: marker[0])
@@ -303,7 +303,7 @@ def explain_hidden(timeline: Timeline, *, there: set[int] | None) -> Iterator[st
         return
     if removed := count(timeline.hidden) - len(there):
         were = "was" if removed == 1 else "were"
-        yield f"{phrases.format_entry_count(removed)} {were} removed by vacuum."
+        yield f"{phrases.format_count(removed, 'entry')} {were} removed by vacuum."
     if hidden:
         yield f"{_format_hidden(hidden)}, and vacuum may remove {_format_pronoun(hidden)}."
 
@@ -319,9 +319,7 @@ def _format_pronoun(entries: Sized) -> str:
 
 
 def _format_hidden(entries: Sized) -> str:
-    return (
-        f"{phrases.format_entry_count(len(entries))} {'is' if len(entries) == 1 else 'are'} hidden"
-    )
+    return f"{phrases.format_count(len(entries), 'entry')} {'is' if len(entries) == 1 else 'are'} hidden"
 
 
 class Layout:

@@ -26,6 +26,7 @@ from indelible.cli.options import (
     BusyTimeout,
     DryRun,
     Namespace,
+    Prefix,
     Timeout,
     Yes,
     complete_session_ids,
@@ -58,9 +59,7 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; - is stdout.")],
     session: AnySession = None,
     *,
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
-    ] = "",
+    prefix: Prefix = "",
     html: Annotated[
         bool, typer.Option("--html", help="Write one session as a page that needs nothing else.")
     ] = False,
@@ -116,7 +115,7 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
         page.finish()
     entries = timeline.info.logged
     report = {"session_id": session, "entries": entries}
-    _print_exported(call, file, report, phrases.format_entry_count(entries))
+    _print_exported(call, file, report, phrases.format_count(entries, "entry"))
 
 
 def _print_exported(call: CommandContext, file: str, report: object, what: str) -> None:
@@ -247,9 +246,6 @@ Sessions = Annotated[
         autocompletion=complete_session_ids,
     ),
 ]
-Prefix = Annotated[
-    str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
-]
 ToNamespace = Annotated[
     str | None,
     typer.Option(
@@ -294,7 +290,7 @@ def copy(
         if not idle:
             confirm(_describe_copy(origin, goal), yes=yes)
         suggestions.remember_location(goal.url, goal.namespace)
-        copied = stack.enter_context(_open_goal(goal, idle=idle))
+        copied = stack.enter_context(goal.open(creates=True, rehearses=idle))
         tell = stack.enter_context(show_progress("Comparing" if dry_run else "Copying"))
         stack.enter_context(_translate_file_errors("a temporary file", TEMPORARY_FILE_ADVICE))
         report = indelible.copy_sessions(
@@ -327,13 +323,6 @@ def _describe_copy(origin: Location, goal: Location) -> str:
         f"This copies sessions from {format_target(origin.url)} into {format_target(goal.url)}."
         " Those that are there already are compared, and stay as they are."
     )
-
-
-def _open_goal(goal: Location, *, idle: bool) -> indelible.MemoryStore:
-    """Open the store to copy to; an empty one in memory if it must not be created."""
-    if idle and not goal.exists():
-        return indelible.open("memory:")
-    return goal.open(creates=True)
 
 
 def _format_report(report: CopyReport) -> Iterator[str]:
