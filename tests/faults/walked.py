@@ -158,14 +158,16 @@ DOES: dict[str, WalkedVerb] = {
         only_sqlite=True,
     ),
 }
-# Every other verb that writes, by the call that tests share.
+# Every other verb that writes, by the call that tests share: on all engines if no verb above commits
+# by its operation.
+WALKED = {VERBS[row.verb].commits for row in DOES.values()}
 DOES |= {
     verb.name: WalkedVerb(
         verb.name,
         lambda store, s, at, _, call=CALLS[verb.name]: call(store, s, at),
         doubles=verb.appends,
         whole_store=list_parameters(verb.name)[:1] != ["session_id"],
-        only_sqlite=True,
+        only_sqlite=verb.commits in WALKED,
     )
     for verb in VERBS.values()
     if verb.writes and verb.name not in {each.verb for each in DOES.values()}
