@@ -158,8 +158,8 @@ DOES: dict[str, WalkedVerb] = {
         only_sqlite=True,
     ),
 }
-# Every other verb that writes, by the call that tests share: on all engines if no verb above commits
-# by its operation.
+# Every other verb that writes, by the call that tests share: on all engines if no verb above has
+# the operation that commits it.
 WALKED = {VERBS[row.verb].commits for row in DOES.values()}
 DOES |= {
     verb.name: WalkedVerb(

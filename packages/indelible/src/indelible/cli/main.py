@@ -31,8 +31,6 @@ from indelible.core.redaction import redact, redact_url
 from indelible.errors import MemoryStoreError
 from indelible.printable import escape_unseen
 
-HELP = "A memory store for LLM agents that does not forget."
-
 # Names that people try because other tools have them.
 MEANT = {
     "list": "sessions",
@@ -94,7 +92,6 @@ class CommandGroup(TyperGroup):
 app = typer.Typer(
     name="indelible",
     cls=CommandGroup,
-    help=HELP,
     epilog="Example: indelible sessions --url agent.db",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

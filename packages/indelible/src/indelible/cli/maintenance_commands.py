@@ -245,7 +245,8 @@ def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> Non
 
 
 def _format_erased(entries: int, snapshots: int) -> str:
-    return f"{phrases.format_count(entries, 'entry')} and {phrases.format_count(snapshots, 'snapshot')}"
+    logged = phrases.format_count(entries, "entry")
+    return f"{logged} and {phrases.format_count(snapshots, 'snapshot')}"
 
 
 def _format_receipt(receipt: ForgetReceipt) -> list[str]:

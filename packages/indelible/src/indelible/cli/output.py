@@ -1,4 +1,4 @@
-"""The output of a command: data and text to stdout, text to stderr when stdout carries data."""
+"""What people see of a command: its result, as text or as JSON; progress, a pager, questions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 # The width of output that goes to a pipe: wide enough to keep ids whole.
 PIPE_COLUMNS = 160
+# Print what fits on one screen without waiting, keep colors, and leave it on the screen.
+LESS = "FRX"
+# Pagers that would do nothing.
+_NONE = ("", "cat")
+# The same code as without a terminal and --yes.
+NOT_CONFIRMED = 2
+# The exit code that shells report after Ctrl-C.
+INTERRUPTED = 130
 
 
 class Output:
@@ -37,16 +45,25 @@ class Output:
 
     @contextmanager
     def use_pager(self, *, enabled: bool) -> Iterator[None]:
-        """Send text and drawings to a pager, if stdout is a terminal."""
-        if not enabled:
+        """Send text and drawings to a pager, if stdout is a terminal, and wait for its end.
+
+        A pager that is left early ends what is done inside, without an error.
+        """
+        pager = _start_pager() if enabled else None
+        if pager is None:
             yield
             return
-        with open_pager() as pager:
-            self._pager = pager
-            try:
+        assert pager.stdin is not None
+        self._pager = pager.stdin
+        try:
+            with suppress(BrokenPipeError), pager.stdin:
                 yield
-            finally:
-                self._pager = None
+        finally:
+            self._pager = None
+            while pager.poll() is None:
+                # Ctrl-C is for the pager now, which goes on.
+                with suppress(KeyboardInterrupt):
+                    pager.wait()
 
     def print_result(self, value: object, lines: Iterable[str]) -> None:
         """Print a value as one JSON document if --json was given, else these lines."""
@@ -180,12 +197,6 @@ def show_progress(doing: str) -> Iterator[ReportProgress | None]:
         )
 
 
-# The same code as without a terminal and --yes.
-NOT_CONFIRMED = 2
-# The exit code that shells report after Ctrl-C.
-INTERRUPTED = 130
-
-
 def confirm(will_do: str, *, yes: bool) -> None:
     """Ask before a change; end the command if the answer is not yes."""
     if yes:
@@ -210,33 +221,10 @@ def confirm(will_do: str, *, yes: bool) -> None:
         raise typer.Exit(NOT_CONFIRMED)
 
 
-# Print what fits on one screen without waiting, keep colors, and leave it on the screen.
-LESS = "FRX"
-# Pagers that would do nothing.
-_NONE = ("", "cat")
-
-
-@contextmanager
-def open_pager() -> Iterator[IO[str] | None]:
-    """Start the pager and wait for its end; None if there is none, or stdout is no terminal.
-
-    A pager that is left early ends what is done inside, without an error.
-    """
-    pager = _start() if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else None
-    if pager is None:
-        yield None
-        return
-    assert pager.stdin is not None
-    try:
-        with suppress(BrokenPipeError):
-            yield pager.stdin
-    finally:
-        with suppress(BrokenPipeError):
-            pager.stdin.close()
-        _wait(pager)
-
-
-def _start() -> subprocess.Popen[str] | None:
+def _start_pager() -> subprocess.Popen[str] | None:
+    """Start $PAGER, or less, as git does; None if there is none, or stdout is no terminal."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return None
     default = next((name for name in ("less", "more") if shutil.which(name)), "")
     command = os.environ.get("PAGER", default).strip()
     if command in _NONE:
@@ -253,10 +241,3 @@ def _start() -> subprocess.Popen[str] | None:
     except (OSError, ValueError):
         # It is not installed, or not a command: print without it.
         return None
-
-
-def _wait(pager: subprocess.Popen[str]) -> None:
-    """Wait for the pager's end. Ctrl-C is for the pager then, which goes on."""
-    while pager.poll() is None:
-        with suppress(KeyboardInterrupt):
-            pager.wait()

@@ -319,7 +319,8 @@ def _format_pronoun(entries: Sized) -> str:
 
 
 def _format_hidden(entries: Sized) -> str:
-    return f"{phrases.format_count(len(entries), 'entry')} {'is' if len(entries) == 1 else 'are'} hidden"
+    are = "is" if len(entries) == 1 else "are"
+    return f"{phrases.format_count(len(entries), 'entry')} {are} hidden"
 
 
 class Layout:
