@@ -17,11 +17,8 @@ from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.rules import require_active
-from indelible.model import SessionInfo
 
 P = ParamSpec("P")
-
-NAMED_STORE = "store_url"
 
 
 class CommandContext:
@@ -45,14 +42,12 @@ class CommandContext:
         if self._store is not None:
             self._store.close()
 
-    def require_session(self, session: str) -> SessionInfo:
-        """Return an active session, or raise `SessionNotFoundError`.
+    def require_session(self, session: str) -> None:
+        """Raise `SessionNotFoundError` if a session is not active.
 
         To the store, an unknown id is a new session; on a command line it is a typing error.
         """
-        info = self.store.session(session)
-        require_active(session, info.status)
-        return info
+        require_active(session, self.store.session(session).status)
 
 
 def with_examples(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -86,7 +81,7 @@ def on_store(
             **given: Any,
         ) -> None:
             # Some commands also take the URL as an argument.
-            url = given.pop(NAMED_STORE, None) or url
+            url = given.pop("store_url", None) or url
             suggestions.remember_store(context, url)
             place = Location(
                 url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout

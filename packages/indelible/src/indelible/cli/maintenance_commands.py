@@ -1,4 +1,4 @@
-"""Commands for maintenance: verify, audit, repair, vacuum, reindex and forget."""
+"""Commands for maintenance: doctor, verify, audit, repair, vacuum, reindex and forget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share, each with one wording."""
+"""The arguments and options that several commands share, and how shells complete them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ OFFERED_MAX = 50
 # A slower completion is of no use.
 COMPLETING_S_MAX = 1.0
 
-# ASCII letters and digits, and characters without a meaning to any shell inside a word.
+# Shells insert a completion as it is, and zsh evaluates it. So an id is offered only if it is a
+# plain word to every shell: ASCII letters and digits, and characters without a meaning in a word.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]*")
 _PLAIN_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]*")
 

@@ -26,6 +26,7 @@ from indelible.model import Entry, Hit, Kind, Status, StoredMemory, Value
 from indelible.printable import escape_unseen
 
 SESSIONS_DEFAULT = 100
+HITS_DEFAULT = 10
 # Below this width, the table of sessions has fewer columns.
 WIDE_TABLE_COLUMNS = 90
 
@@ -77,7 +78,7 @@ def sessions(
         options += [f"--where={each}" for each in where or []]
         options += [f"--order={order}", f"--limit={limit}", f"--cursor={page.cursor}"]
         call.out.note(f"There are more: {suggest_command('sessions', options=options)}")
-    if call.out.columns < WIDE_TABLE_COLUMNS:
+    if not call.out.as_json and call.out.columns < WIDE_TABLE_COLUMNS:
         columns: tuple[str, ...] = ("session", "status", "active (UTC)")
         rows: list[tuple[str, ...]] = [
             (each.session_id, each.status, _format_minute(each.last_activity)) for each in page
@@ -190,9 +191,6 @@ def diff(
     signed.sort(key=lambda pair: pair[1].position)
     lines = [f"{sign} {phrases.format_entry(entry)}" for sign, entry in signed]
     call.out.print_result(found, lines or ["No difference."])
-
-
-HITS_DEFAULT = 10
 
 
 @on_store('search "where is my order" --url agent.db', 'search "tea" --under ana --url agent.db')

@@ -1,4 +1,4 @@
-"""The commands `export` and `import`."""
+"""The commands `export`, `import` and `copy`."""
 
 from __future__ import annotations
 
