@@ -45,12 +45,9 @@ def complete_snapshot_ids(context: typer.Context, incomplete: str) -> list[tuple
         return []
     plain = [each for each in found if _PLAIN_WORD.fullmatch(each.id)]
     matching = [each for each in plain if each.id.startswith(incomplete)]
-    return [(each.id, _filter_label(each.label or "")) for each in matching[-OFFERED_MAX:]]
-
-
-def _filter_label(label: str) -> str:
-    """Return the label if it is safe for zsh, which evaluates it."""
-    return label if _PLAIN_LABEL.fullmatch(label) else ""
+    labels = [each.label or "" for each in matching]
+    shown = [label if _PLAIN_LABEL.fullmatch(label) else "" for label in labels]
+    return [(each.id, label) for each, label in zip(matching, shown, strict=True)][-OFFERED_MAX:]
 
 
 @contextmanager

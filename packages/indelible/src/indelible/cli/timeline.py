@@ -90,39 +90,28 @@ def show(
 def draw(
     out: Output, store: indelible.MemoryStore, session: str, *, last: int | None, full: bool
 ) -> None:
-    """Draw a session while it is read."""
-    drawing = TimelineDrawing(out, last=last, full=full)
+    """Draw a session while it is read, and explain what is hidden."""
+    layout = Layout(out.columns, full=full)
+    lines: TimelineLines | None = None
+
+    def draw_lines(found: Iterator[TimelineLine]) -> None:
+        while drawn := list(islice(found, LINES_DRAWN)):
+            out.draw_segments(layout.draw(drawn))
+
+    def draw_page(page: Timeline) -> None:
+        nonlocal lines
+        if lines is None:
+            out.say(format_heading(page))
+            is_whole = last is None or len(page.entries) < last + CONTEXT_ENTRIES
+            lines = TimelineLines(page, last=last, is_whole=is_whole)
+        draw_lines(lines.add(page.entries))
+
     read = None if last is None else last + CONTEXT_ENTRIES
-    drawing.finish(store.timeline(session, last=read, on_page=drawing.add_page))
-
-
-class TimelineDrawing:
-    """Draws the pages of a timeline as they come."""
-
-    def __init__(self, out: Output, *, last: int | None, full: bool) -> None:
-        self._out = out
-        self._last = last
-        self._lines: TimelineLines | None = None
-        self._layout = Layout(out.columns, full=full)
-
-    def add_page(self, page: Timeline) -> None:
-        """Draw what is certain after this page."""
-        if self._lines is None:
-            self._out.say(format_heading(page))
-            is_whole = self._last is None or len(page.entries) < self._last + CONTEXT_ENTRIES
-            self._lines = TimelineLines(page, last=self._last, is_whole=is_whole)
-        self._draw(self._lines.add(page.entries))
-
-    def finish(self, timeline: Timeline) -> None:
-        """Draw the rest, and explain what is hidden."""
-        assert self._lines is not None
-        self._draw(self._lines.finish())
-        if notes := "\n".join(explain_hidden(timeline, there=self._lines.hidden)):
-            self._out.say(f"\n{notes}")
-
-    def _draw(self, lines: Iterator[TimelineLine]) -> None:
-        while drawn := list(islice(lines, LINES_DRAWN)):
-            self._out.draw_segments(self._layout.draw(drawn))
+    timeline = store.timeline(session, last=read, on_page=draw_page)
+    assert lines is not None
+    draw_lines(lines.finish())
+    if notes := "\n".join(explain_hidden(timeline, there=lines.hidden)):
+        out.say(f"\n{notes}")
 
 
 def format_heading(timeline: Timeline) -> str:
