@@ -1,9 +1,17 @@
 """What `--write` allows: each change is previewed, confirmed, and refused on an old page."""
 
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
 import pytest
 
+import indelible
 from indelible import ABSENT, Status
-from tests.support.inspector import form_fields
+from tests.support.inspector import Inspector, form_fields
 
 
 def visible(store, session="s"):
@@ -121,3 +129,28 @@ def test_what_cannot_be_done_says_so(writer):
     assert writer.post("/change", do="undo", id="s").status == 400
     for do in ("undo", "fork", "forget", "snapshot"):
         assert writer.get("/change", do=do, id="nobody").status == 404
+
+
+def test_the_command_audits_what_its_pages_change(tmp_path):
+    path = tmp_path / "agent.db"
+    with indelible.open(path) as store:
+        store.add_message("s", "user", "one")
+    command = [sys.executable, "-m", "indelible", "inspect", str(path)]
+    with subprocess.Popen(
+        [*command, "--write", "--no-open", "--json"],
+        env={**os.environ, "INDELIBLE_AUDIT_KEY": "a key of the test"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        try:
+            url = json.loads("".join(iter(running.stdout.readline, "}\n")) + "}")["url"]
+            _, _, address, query, _ = urlsplit(url)
+            nobody = SimpleNamespace(cookie_name="", cookie="", csrf="")
+            client = Inspector(nobody, urlsplit(url).port)
+            cookie = client.request("GET", f"{address}?{query}").getheader("Set-Cookie")
+            client.cookie = {"Cookie": cookie.partition(";")[0]}
+            assert client.confirm(do="snapshot", id="s").status == 303
+        finally:
+            running.terminate()
+    with indelible.open(path) as store:
+        assert [line.change for line in store.audit_log("s")] == ["save snapshot"]

@@ -62,12 +62,7 @@ def inspect(
     async def serve() -> None:
         listener = server.bind(port)
         access = security.Access(listener.getsockname()[1])
-        async with indelible.open_async(
-            call.place.url,
-            namespace=call.place.namespace,
-            busy_timeout_s=call.place.busy_timeout_s,
-            timeout_s=call.place.timeout_s,
-        ) as store:
+        async with indelible.open_async(call.place.url, **call.place.options) as store:
             inspector = app.build_app(
                 store,
                 access,

@@ -6,6 +6,7 @@ import getpass
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import indelible
 from indelible.cli.suggestions import suggest_command
@@ -57,18 +58,22 @@ class Location:
         self.check(creates=creates)
         if rehearses and not self.exists():
             return indelible.open("memory:")
-        audited = bool(os.environ.get(KEY_VARIABLE))
         try:
-            return indelible.open(
-                self.url,
-                namespace=self.namespace,
-                busy_timeout_s=self.busy_timeout_s,
-                timeout_s=self.timeout_s,
-                audit=audited,
-                actor=_find_user() if audited else "",
-            )
+            return indelible.open(self.url, **self.options)
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How it is opened. What a command changes is audited if the environment has the key."""
+        audited = bool(os.environ.get(KEY_VARIABLE))
+        return {
+            "namespace": self.namespace,
+            "busy_timeout_s": self.busy_timeout_s,
+            "timeout_s": self.timeout_s,
+            "audit": audited,
+            "actor": _find_user() if audited else "",
+        }
 
     def exists(self) -> bool:
         """Return whether the store exists, as far as that is known without opening it.
