@@ -288,7 +288,12 @@ def copy(
         page = call.store.list_sessions(prefix=prefix, limit=1)
         idle = dry_run or not (page or page.cursor)
         if not idle:
-            confirm(_describe_copy(origin, goal), yes=yes)
+            confirm(
+                f"This copies sessions from {format_target(origin.url)} into"
+                f" {format_target(goal.url)}. Those that are there already are compared, and stay"
+                " as they are.",
+                yes=yes,
+            )
         suggestions.remember_location(goal.url, goal.namespace)
         copied = stack.enter_context(goal.open(creates=True, rehearses=idle))
         tell = stack.enter_context(show_progress("Comparing" if dry_run else "Copying"))
@@ -318,13 +323,6 @@ def _check_locations(origin: Location, goal: Location) -> None:
         raise UnavailableError(f"{origin.describe_missing()}. Check SRC")
 
 
-def _describe_copy(origin: Location, goal: Location) -> str:
-    return (
-        f"This copies sessions from {format_target(origin.url)} into {format_target(goal.url)}."
-        " Those that are there already are compared, and stay as they are."
-    )
-
-
 def _format_report(report: CopyReport) -> Iterator[str]:
     """Format the report: problems by session, then the totals."""
     for name in map(escape_unseen, report.differ):
@@ -334,19 +332,12 @@ def _format_report(report: CopyReport) -> Iterator[str]:
     for finding in report.findings:
         name = escape_unseen(finding.session_id or "")
         yield f"{finding.severity}: {name}: {phrases.format_line(finding.what)}"
-    yield _format_summary(report)
+    verb = "Would copy" if report.dry_run else "Copied"
+    read_back = "" if report.dry_run else ", and read them back"
+    yield f"{verb} {phrases.format_totals(report) + read_back if report.sessions else 'nothing'}."
     if report.equal:
         there = "1 session was" if report.equal == 1 else f"{report.equal} sessions were"
         yield f"{there} there already, and equal."
     if report.expired:
         over = "1 expired session was" if report.expired == 1 else f"{report.expired} expired were"
         yield f"{over} left out."
-
-
-def _format_summary(report: CopyReport) -> str:
-    verb = "Would copy" if report.dry_run else "Copied"
-    if not report.sessions:
-        return f"{verb} nothing."
-    return f"{verb} {phrases.format_totals(report)}" + (
-        "." if report.dry_run else ", and read them back."
-    )
