@@ -88,14 +88,14 @@ def test_damage_goes_along_or_is_named_and_keeps_no_other_session_back(command, 
 # The command itself, in a process that is killed at a given step of its progress.
 KILLED = """
 import contextlib, itertools, os, signal, sys
-from indelible.cli import copy_command, main
+from indelible.cli import main, transfer_commands
 left = itertools.count(int(sys.argv.pop(1)), -1)
 
 @contextlib.contextmanager
 def shown(doing):
     yield lambda session, entries: next(left) or os.kill(os.getpid(), signal.SIGKILL)
 
-copy_command.show_progress = shown
+transfer_commands.show_progress = shown
 main.run()
 """
 
@@ -156,7 +156,7 @@ tempfile.TemporaryFile = full
 run()
 """
     done = command("copy", "agent.db", "copy.db", "--yes", python=("-c", full), code=4)
-    assert "A temporary file cannot be written: No space left on device." in done.err
+    assert "A temporary file cannot be used: No space left on device." in done.err
 
 
 def test_a_copy_asks_and_shows_its_progress(command):

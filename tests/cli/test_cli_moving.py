@@ -56,9 +56,9 @@ def test_a_bad_export_is_refused_with_what_came_in_before_it(command, golden):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "bad is empty."),
-        ("name,age\r\n", "bad is not an export of indelible: its first line is 'name,age'."),
-        ("[" * 9999, f"its first line is '{'[' * 59}…'."),
+        ("", "bad cannot be imported: this is not an export of indelible: it is empty."),
+        ("name,age\r\n", "this is not an export of indelible: it begins with 'name,age'."),
+        ("[" * 9999, f"it begins with '{'[' * 60}'."),
         ('{"indelible": "export", "format": 99}\n', "has format 99"),
     ],
 )

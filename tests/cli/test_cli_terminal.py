@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import indelible
-from indelible.cli.prompts import INTERRUPTED, confirm
+from indelible.cli.output import INTERRUPTED, confirm
 from tests.support.transcripts import MODULES, environment
 
 QUESTION = b"Go on? [y/N] "

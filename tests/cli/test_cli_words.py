@@ -8,6 +8,7 @@ from indelible import ChatMessage, ToolCall, ToolResult
 from indelible.cli import phrases, timeline
 from indelible.core.operations import ReadLog
 from indelible.core.settings import Settings
+from indelible.printable import escape_unseen_in_lines
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def batched(items, size):
 
 def test_what_was_stored_cannot_steer_the_terminal():
     assert phrases.format_line("a\n\tb \x1b[2J\x07\x9b") == "a b \\x1b[2J\\x07\\x9b"
-    assert phrases.escape_text("a\n\tb\r\x1b") == "a\n\tb\\x0d\\x1b"
+    assert escape_unseen_in_lines("a\n\tb\r\x1b") == "a\n\tb\\x0d\\x1b"
 
 
 def test_a_long_text_is_cut_without_reading_all_of_it():

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import pytest
 
 import indelible
+from indelible.core.verbs import VERBS
+from tests.support.verbs import list_parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = sorted(
@@ -184,6 +186,14 @@ def test_the_errors_page_says_of_each_whether_it_landed_and_may_be_retried():
         for name, landed, retryable in re.findall(row, prose(ERRORS))
     }
     assert said == {name: (kind.landed, kind.retryable) for name, kind in errors().items()}
+
+
+def test_the_errors_page_says_of_each_verb_without_a_key_what_to_do():
+    _, table = prose(ERRORS).split("| verb | what to do |")
+    rows = re.findall(r"(?m)^\| (`.+`) \|", table.partition("\n\n")[0])
+    said = [verb for row in rows for verb in re.findall(r"`(\w+)`", row)]
+    writes = [verb.name for verb in VERBS.values() if verb.writes]
+    assert sorted(said) == sorted(verb for verb in writes if "key" not in list_parameters(verb))
 
 
 def test_every_promise_says_where_it_holds_what_tests_it_and_how_to_break_it():

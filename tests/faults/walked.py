@@ -12,10 +12,10 @@ import apsw
 import indelible
 from indelible import ChatMessage
 from indelible.core.audit import build_audit
-from indelible.core.verbs import VERBS, VerbKind
+from indelible.core.verbs import VERBS
 from memory_contract.handles import Loop
 from tests.support.stores import unsynced
-from tests.support.verbs import CALLS
+from tests.support.verbs import CALLS, list_parameters
 
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {
@@ -159,14 +159,16 @@ DOES: dict[str, WalkedVerb] = {
         only_sqlite=True,
     ),
 }
-# Every other verb that writes, by the call that tests share.
+# Every other verb that writes, by the call that tests share: on all engines if no verb above has
+# the operation that commits it.
+WALKED = {VERBS[row.verb].commits for row in DOES.values()}
 DOES |= {
     verb.name: WalkedVerb(
         verb.name,
         lambda store, s, at, _, call=CALLS[verb.name]: call(store, s, at),
-        doubles=verb.kind is VerbKind.APPEND,
-        whole_store=not verb.session_first,
-        only_sqlite=True,
+        doubles=verb.appends,
+        whole_store=list_parameters(verb.name)[:1] != ["session_id"],
+        only_sqlite=verb.commits in WALKED,
     )
     for verb in VERBS.values()
     if verb.writes and verb.name not in {each.verb for each in DOES.values()}

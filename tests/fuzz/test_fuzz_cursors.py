@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from neighbours import Neighbours, leaked
 
 from indelible import ConflictError, MemoryStoreError, UsageError
-from indelible.core import verbs
+from tests.support.verbs import CALLS, WithOptions, list_parameters
 
 NUMBERS = st.one_of(
     st.integers(-2, 12), st.sampled_from([2**31, 2**32, 2**32 + 3, 2**63, -(2**63), 10**30])
@@ -151,37 +151,17 @@ def versions(draw, current):
     return draw(st.text(max_size=20)) if kind == "text" else draw(VALUES)
 
 
-VERBS = {
-    "add_message": lambda store, expected: store.add_message(
-        "mine", "user", "new", expected=expected
-    ),
-    "save_context": lambda store, expected: store.save_context("mine", "q", "a", expected=expected),
-    "clear": lambda store, expected: store.clear("mine", expected=expected),
-    "trim": lambda store, expected: store.trim("mine", keep_last=1, expected=expected),
-    "hide": lambda store, expected: store.hide("mine", [2], expected=expected),
-    "undo": lambda store, expected: store.undo("mine", expected=expected),
-    "rollback_to_snapshot": lambda store, expected: store.rollback_to_snapshot(
-        "mine", store.list_snapshots("mine")[0].id, expected=expected
-    ),
-    "set_metadata": lambda store, expected: store.set_metadata("mine", {"a": 1}, expected=expected),
-    "fork": lambda store, expected: store.fork("mine", "copy", expected=expected),
-    "save_snapshot": lambda store, expected: store.save_snapshot("mine", expected=expected),
-    "forget": lambda store, expected: store.forget("mine", expected=expected),
-}
+# A memory is expected by its position.
+VERSIONED = [verb for verb in CALLS if {"session_id", "expected"} <= {*list_parameters(verb)}]
 
 
-def test_every_write_that_takes_a_version_is_tried():
-    expecting = {verb.commits for verb in verbs.VERBS.values() if verb.versioned}
-    assert {verbs.VERBS[verb].commits for verb in VERBS} == expecting
-
-
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", VERSIONED)
 def test_a_crafted_version_is_refused_and_nothing_is_written(stores, bounded, verb):
     store = stores.open()
     neighbours = Neighbours(stores, store)
     for number in range(4):
         store.add_message("mine", "user", f"mine {number}")
-    store.save_snapshot("mine")
+    at = store.save_snapshot("mine").id
     store.hide("mine", [0])
     current = store.session("mine").version
     before = store.timeline("mine")
@@ -193,7 +173,7 @@ def test_a_crafted_version_is_refused_and_nothing_is_written(stores, bounded, ve
         if expected is None or expected == current:
             return
         with pytest.raises((ConflictError, UsageError)):
-            VERBS[verb](store, expected)
+            CALLS[verb](WithOptions(store, expected=expected), "mine", at)
 
     attack()
     after = store.timeline("mine")

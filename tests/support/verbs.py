@@ -1,13 +1,14 @@
 """Calls of every verb of a store; `unit/test_verbs.py` checks that none is missing."""
 
 import dataclasses
+import inspect
 import io
+from functools import partial
 
 import pytest
 
 import indelible
 from indelible.core.embedding import to_embedder
-from indelible.core.verbs import VERBS, VerbKind
 
 # One plain call of each verb, on an existing session and a snapshot of it. Tests of what holds for
 # every verb, or for every verb of a kind, are parametrised by it.
@@ -80,13 +81,21 @@ def _with_embedder(store):
     return store
 
 
-def list_calls(*kinds: VerbKind, without: set[str] = frozenset()):
-    """List the verbs of these kinds, or of all, to parametrise a test by."""
-    return [
-        name
-        for name, verb in VERBS.items()
-        if (not kinds or verb.kind in kinds) and name not in without
-    ]
+def list_parameters(verb: str) -> list[str]:
+    """List what a verb takes."""
+    _, *parameters = inspect.signature(getattr(indelible.MemoryStore, verb)).parameters
+    return parameters
+
+
+class WithOptions:
+    """A store whose verbs are all called with these options."""
+
+    def __init__(self, store, **options):
+        self._store = store
+        self._options = options
+
+    def __getattr__(self, verb):
+        return partial(getattr(self._store, verb), **self._options)
 
 
 def _export_empty_session() -> str:

@@ -34,7 +34,6 @@ from indelible.core.plans import (
     search,
     sessions,
     snapshots,
-    tool_calls,
     transfer,
     verification,
     view_changes,
@@ -377,7 +376,7 @@ class MemoryStore:
 
         A call that has no result is `dangling`; a result that has no call is an `orphan`.
         """
-        return self._run(tool_calls.read_tool_calls(session_id))
+        return self._run(read.read_tool_calls(session_id))
 
     def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """Return the visible summaries, in order."""

@@ -33,7 +33,6 @@ from indelible.core.plans import (
     search,
     sessions,
     snapshots,
-    tool_calls,
     transfer,
     verification,
     view_changes,
@@ -376,7 +375,7 @@ class AsyncMemoryStore:
 
         A call that has no result is `dangling`; a result that has no call is an `orphan`.
         """
-        return await self._run(tool_calls.read_tool_calls(session_id))
+        return await self._run(read.read_tool_calls(session_id))
 
     async def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """Return the visible summaries, in order."""

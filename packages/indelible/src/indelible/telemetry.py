@@ -21,7 +21,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 
 from indelible.core.observer import OBSERVER, Defaults
 from indelible.core.plans.memories import build_collection_id
-from indelible.core.verbs import VERBS, StoreVerb, VerbKind
+from indelible.core.verbs import VERBS, StoreVerb
 from indelible.errors import ConflictError, MemoryStoreError, OutcomeUnknownError
 from indelible.model import Receipt
 from indelible.store import MemoryStore
@@ -52,7 +52,6 @@ _BY_NAME: Final = {
     "import_": "create_memory_store",
     "forget": "delete_memory_store",
 }
-_BY_KIND: Final = {VerbKind.APPEND: "create_memory", VerbKind.READ: "search_memory"}
 # Verbs take less than that of most operations: the conventions' bounds begin at 10 ms.
 _SECONDS: Final = (1e-5, 1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60)
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -62,7 +61,8 @@ _CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 def get_operation_name(verb: StoreVerb) -> str:
     """Return what the conventions call a verb; its own name if they have none."""
-    return _BY_NAME.get(verb.name) or _BY_KIND.get(verb.kind) or verb.name
+    by_effect = "create_memory" if verb.appends else "search_memory" if verb.reads else verb.name
+    return _BY_NAME.get(verb.name, by_effect)
 
 
 class Instrumentor:

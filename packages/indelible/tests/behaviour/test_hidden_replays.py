@@ -12,21 +12,13 @@ from indelible import (
     UsageError,
 )
 from indelible.core.operations import Append
-from indelible.core.verbs import VERBS, VerbKind
 from tests.support.stores import call, message, said, say
+from tests.support.verbs import CALLS, WithOptions, list_parameters
 
 BATCH = [message("one"), message("two")]
 
-# Every verb that takes the key of an append, with the same content each time.
-APPENDS = {
-    "add_message": lambda store, **given: store.add_message("s", "user", "hi", **given),
-    "add_messages": lambda store, **given: store.add_messages("s", BATCH, **given),
-    "add_entries": lambda store, **given: store.add_entries("s", [message("hi")], **given),
-    "save_context": lambda store, **given: store.save_context("s", "hi", "ho", **given),
-    "add_tool_call": lambda store, **given: store.add_tool_call("s", "c1", "search", **given),
-    "add_tool_result": lambda store, **given: store.add_tool_result("s", "c1", "found", **given),
-    "add_summary": lambda store, **given: store.add_summary("s", "so far", **given),
-}
+# Those of memories take no `replay`: see test_memories.
+APPENDS = [verb for verb in CALLS if "replay" in list_parameters(verb)]
 
 
 def roll_back(store):
@@ -54,15 +46,11 @@ def refused(append):
     return caught.value
 
 
-def test_no_append_is_left_out():
-    # Those of memories take no `replay`: see test_memories.
-    appends = {verb for verb in VERBS.values() if verb.kind is VerbKind.APPEND}
-    assert set(APPENDS) == {verb.name for verb in appends if verb.session_first}
-
-
 @pytest.mark.parametrize("verb", APPENDS)
 def test_every_verb_with_a_key_refuses_to_repeat_what_is_hidden(store, verb):
-    append = APPENDS[verb]
+    def append(store, **given):
+        return CALLS[verb](WithOptions(store, **given), "s", None)
+
     first = append(store, key="k")
     store.clear("s")
     before = store.session("s").version

@@ -14,9 +14,9 @@ from indelible import (
     UsageError,
 )
 from indelible.core.limits import EXPIRED_KNOWN_S, TTL_S_MAX
-from indelible.core.verbs import VerbKind
+from indelible.core.verbs import VERBS
 from tests.support.stores import said, say, shown
-from tests.support.verbs import CALLS, list_calls
+from tests.support.verbs import CALLS
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_batch_slides_the_deadline(store, clock):
 
 # All but appends; `forget` leaves no deadline.
 @pytest.mark.parametrize(
-    "verb", list_calls(*(set(VerbKind) - {VerbKind.APPEND}), without={"forget"})
+    "verb", [verb.name for verb in VERBS.values() if not verb.appends and verb.name != "forget"]
 )
 def test_nothing_but_an_append_slides_the_deadline(store, clock, verb):
     say(store, "s", "hi", "there")

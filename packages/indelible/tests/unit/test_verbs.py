@@ -1,6 +1,4 @@
-"""The table of verbs: it names every public method of a store, and what the signatures say."""
-
-import inspect
+"""The table of verbs names every public method, and so does all that is derived from it."""
 
 import pytest
 from typer.main import get_command
@@ -9,12 +7,13 @@ import indelible
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.cli.main import app, has_option
 from indelible.core import operations
+from indelible.core.operations import Erase, ShowStage
 from indelible.core.plan import Operation
-from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, VerbKind
+from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, StoreVerb
+from indelible.testing import recording
 from indelible.testing.faults import FAULT_VERBS, watching
-from indelible.testing.recording import build_verbs
 from memory_contract.traces.recorder.hasher import Hasher, Policy
-from tests.support.verbs import CALLS, prepare_session
+from tests.support.verbs import CALLS, list_parameters, prepare_session
 
 # Methods that are about the object, not about what it stores.
 LIFECYCLE = {"close"}
@@ -26,22 +25,8 @@ def test_every_public_method_is_in_the_table(store):
     assert public - LIFECYCLE == set(VERBS)
 
 
-@pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: verb.name)
-def test_the_table_says_what_the_signature_says(verb):
-    _, *parameters = inspect.signature(getattr(MemoryStore, verb.name)).parameters.values()
-    names = [parameter.name for parameter in parameters]
-    assert verb.keyed == ("key" in names)
-    assert verb.versioned == ("expected" in names)
-    first = parameters[0] if parameters else None
-    positional = first is not None and first.kind is not first.KEYWORD_ONLY
-    assert verb.session_first == (positional and first.name == "session_id")
-
-
-def test_reads_write_nothing_and_appends_remove_nothing():
-    for verb in VERBS.values():
-        assert not (verb.kind is VerbKind.READ and verb.writes)
-        assert not (verb.kind is VerbKind.APPEND and verb.removes)
-        assert verb.writes or not (verb.keyed or verb.versioned or verb.removes)
+def test_a_read_writes_nothing():
+    assert not any(verb.reads and verb.writes for verb in VERBS.values())
 
 
 def test_an_operation_that_completes_no_write_is_a_read_or_a_part_of_one():
@@ -91,11 +76,17 @@ def test_every_verb_but_claims_can_be_made_to_fail():
 
 
 def test_the_recorder_notes_every_verb():
-    noted = build_verbs(Hasher(Policy(), b"key"), lambda _: None)
+    noted = recording.build_verbs(Hasher(Policy(), b"key"), lambda _: None)
     assert set(noted) == set(VERBS)
     assert {name for name, verb in noted.items() if verb.removes} == {
         verb.name for verb in VERBS.values() if verb.removes
     }
+
+
+def test_a_verb_that_the_recorder_cannot_describe_leaves_every_session_undecided():
+    for commits in (ShowStage, Erase):
+        noted = recording._describe_verb(StoreVerb("rename_session", commits)).describe("a", "b")
+        assert (noted.every, noted.changes) == (True, True)
 
 
 def test_commands_take_a_key_where_their_verbs_do():
@@ -103,5 +94,6 @@ def test_commands_take_a_key_where_their_verbs_do():
     commands = set(get_command(app).commands)
     assert set(named) <= commands
     for command in commands:
-        verb = VERBS.get(named.get(command, command))
-        assert has_option(command, "--key") == (verb is not None and verb.keyed), command
+        verb = named.get(command, command)
+        takes_key = verb in VERBS and "key" in list_parameters(verb)
+        assert has_option(command, "--key") == takes_key, command

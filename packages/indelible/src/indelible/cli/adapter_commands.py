@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import indelible
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
-from indelible.cli.options import DryRun, Yes
-from indelible.cli.output import show_progress, to_plain
-from indelible.cli.prompts import confirm
+from indelible.cli.options import DryRun, StoreUrl, Yes
+from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.connect import format_target
 from indelible.errors import UnsupportedError, UsageError
+from indelible.printable import escape_unseen
 
 if TYPE_CHECKING:
     from indelible.adapters.langchain_import import ImportReport
@@ -29,13 +26,11 @@ KEY_PREFIX = "message_store:"
 DEFAULT_SESSION = "default"
 
 
-@on_store(creates=True)
+@on_store("mcp agent.db --session user-42", "mcp redis://localhost --any-session", creates=True)
 def mcp(
     call: CommandContext,
     *,
-    store_url: Annotated[  # noqa: ARG001 (names the store before the command is called)
-        str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
-    ] = None,
+    store_url: StoreUrl = None,  # noqa: ARG001 (`on_store` takes it)
     session: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +60,11 @@ def mcp(
     asyncio.run(mcp.serve(store, session=session or DEFAULT_SESSION, any_session=any_session))
 
 
-@on_store(creates=True)
+@on_store(
+    "import-langchain chats/ --url agent.db",
+    "import-langchain redis://localhost --dry-run --url agent.db",
+    creates=True,
+)
 def import_langchain(
     call: CommandContext,
     source: Annotated[
@@ -95,14 +94,21 @@ def import_langchain(
     found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
         confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
-    with _open_target(call, dry_run=dry_run) as store, show_progress("Importing") as tell:
+    with (
+        call.place.open(creates=True, rehearses=dry_run) as store,
+        show_progress("Importing") as tell,
+    ):
         report = langchain_import.import_histories(store, found, dry_run=dry_run, progress=tell)
     parts = phrases.format_count(report.messages, "message")
     why = "it is there already, and differs"
     _print_report(call, report, (report.sessions, "session"), parts, why)
 
 
-@on_store(creates=True)
+@on_store(
+    "import-langgraph checkpoints.db --url agent.db",
+    "import-langgraph checkpoints.db --dry-run --url agent.db",
+    creates=True,
+)
 def import_langgraph(
     call: CommandContext,
     source: Annotated[
@@ -130,7 +136,7 @@ def import_langgraph(
         confirm(f"This imports threads into {format_target(call.place.url)}.", yes=yes)
     with (
         langgraph_import.open_source(source) as found,
-        _open_target(call, dry_run=dry_run) as store,
+        call.place.open(creates=True, rehearses=dry_run) as store,
         show_progress("Importing") as tell,
     ):
         report = langgraph_import.import_threads(
@@ -149,23 +155,16 @@ def _print_report(
     why_differ: str,
 ) -> None:
     """Print what an import has done, and exit 1 if something of the source was left out."""
-    if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
-        for name in map(phrases.escape_name, report.differ):
-            call.out.say(f"error: {name}: {why_differ}; it was left as it is")
-        verb = "Would import" if report.dry_run else "Imported"
-        call.out.say(f"{verb} {phrases.format_count(*imported)} with {parts}.")
-        if report.equal:
-            equal = phrases.format_count(report.equal, imported[1])
-            call.out.say(f"{equal} already there, and equal.")
+    verb = "Would import" if report.dry_run else "Imported"
+    lines = [
+        *(
+            f"error: {escape_unseen(name)}: {why_differ}; it was left as it is"
+            for name in report.differ
+        ),
+        f"{verb} {phrases.format_count(*imported)} with {parts}.",
+    ]
+    if report.equal:
+        lines += [f"{phrases.format_count(report.equal, imported[1])} already there, and equal."]
+    call.out.print_result({"ok": report.ok, **to_plain(report)}, lines)
     if not report.ok:
         raise typer.Exit(WRONG_DATA)
-
-
-@contextmanager
-def _open_target(call: CommandContext, *, dry_run: bool) -> Iterator[indelible.MemoryStore]:
-    """Open the store; an empty one in memory for a dry run on a store that does not exist."""
-    if dry_run and not call.place.exists():
-        with indelible.open("memory:") as rehearsal:
-            yield rehearsal
-    else:
-        yield call.store

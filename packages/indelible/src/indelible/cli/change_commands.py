@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated
 
@@ -12,14 +12,19 @@ import typer
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
-from indelible.cli.prompts import confirm
+from indelible.cli.output import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import TTL_S_MAX
 from indelible.errors import UsageError
-from indelible.model import ViewChange
+from indelible.model import Receipt, ViewChange
 
 
-@on_store(creates=True)
+@on_store(
+    'append user-42 user "Where is my order?" --url agent.db',
+    "append user-42 user Thanks --key turn-7 --url agent.db",
+    "append user-42 assistant - --url agent.db < answer.txt",
+    creates=True,
+)
 def append(
     call: CommandContext,
     session: SessionId,
@@ -52,14 +57,18 @@ def append(
     _check_ttl(ttl)
     content = read_stdin() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
-    if call.out.print_json(receipt):
-        return
     where = phrases.format_positions(receipt.positions)
-    if receipt.replayed:
-        hidden = "" if receipt.visible else " It no longer shows."
-        call.out.say(f"Was there already, at position {where}; nothing was written twice.{hidden}")
-    else:
-        call.out.say(f"Appended at position {where}. Version {receipt.version}.")
+    done = f"Appended at position {where}. Version {receipt.version}."
+    call.out.print_result(receipt, [format_receipt(receipt, done)])
+
+
+def format_receipt(receipt: Receipt, done: str) -> str:
+    """Format what an append did: `done`, unless it was there already."""
+    if not receipt.replayed:
+        return done
+    where = phrases.format_positions(receipt.positions)
+    hidden = "" if receipt.visible else " It no longer shows."
+    return f"Was there already, at position {where}; nothing was written twice.{hidden}"
 
 
 def _check_ttl(ttl: float | None) -> None:
@@ -82,7 +91,7 @@ def read_stdin() -> str:
     return text[:-1].removesuffix("\r") if text.endswith("\n") else text
 
 
-@on_store()
+@on_store('snapshot user-42 --label "before the refund" --url agent.db')
 def snapshot(
     call: CommandContext,
     session: SessionId,
@@ -94,11 +103,13 @@ def snapshot(
     """Save the current view of a session, to come back to it."""
     call.require_session(session)
     taken = call.store.save_snapshot(session, label=label)
-    if not call.out.print_json(taken):
-        call.out.say(f"Snapshot {taken.id} holds {phrases.format_entry_count(taken.entries)}.")
+    holds = phrases.format_count(taken.entries, "entry")
+    call.out.print_result(taken, [f"Snapshot {taken.id} holds {holds}."])
 
 
-@on_store()
+@on_store(
+    "rollback user-42 latest --dry-run --url agent.db", "rollback user-42 latest --url agent.db"
+)
 def rollback(
     call: CommandContext,
     session: SessionId,
@@ -114,21 +125,24 @@ def rollback(
     _run_change(call, change, action, key=key, yes=yes, dry_run=dry_run)
 
 
-@on_store()
+@on_store("undo user-42 --url agent.db")
 def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
     """Take back the newest rollback, trim, hide or clear. Again goes one further back."""
     change = partial(call.store.undo, session)
     _run_change(call, change, f"Undoing the newest change of {session!r}", key=key, yes=yes)
 
 
-@on_store()
+@on_store("redo user-42 --url agent.db")
 def redo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
     """Make the change again that the newest undo took back, if nothing else changed since."""
     change = partial(call.store.redo, session)
     _run_change(call, change, f"Redoing it in {session!r}", key=key, yes=yes)
 
 
-@on_store()
+@on_store(
+    "trim user-42 --keep-last 20 --url agent.db",
+    "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
+)
 def trim(
     call: CommandContext,
     session: SessionId,
@@ -171,7 +185,7 @@ def trim(
     _run_change(call, change, f"Trimming session {session!r}", key=key, yes=yes, dry_run=dry_run)
 
 
-@on_store()
+@on_store("clear user-42 --yes --url agent.db")
 def clear(
     call: CommandContext,
     session: SessionId,
@@ -186,7 +200,7 @@ def clear(
     _run_change(call, change, f"Clearing {session!r}", key=key, yes=yes, dry_run=dry_run)
 
 
-@on_store()
+@on_store("fork user-42 user-42-retry --at latest --url agent.db")
 def fork(
     call: CommandContext,
     session: SessionId,
@@ -202,8 +216,8 @@ def fork(
     state = f"snapshot {at} of session {session!r}" if at else f"what session {session!r} shows"
     confirm(f"This copies {state} into a new session {new!r}.", yes=yes)
     made = call.store.fork(session, new, at=at)
-    if not call.out.print_json(made):
-        call.out.say(f"Session {new!r} holds {phrases.format_entry_count(made.entries)}.")
+    holds = phrases.format_count(made.entries, "entry")
+    call.out.print_result(made, [f"Session {new!r} holds {holds}."])
 
 
 def _run_change(
@@ -222,22 +236,24 @@ def _run_change(
     if dry_run or not yes:
         preview = make_change(dry_run=True)
         if dry_run:
-            if not call.out.print_json(preview):
-                call.out.say(f"This {_describe_effect(preview)}. Nothing was changed.")
+            will_do = f"This {_describe_effect(preview)}. Nothing was changed."
+            call.out.print_result(preview, [will_do])
             return
         if preview.dropped or preview.restored:
             confirm(f"{action} {_describe_effect(preview)}.", yes=yes)
     change = make_change(key=key)
-    if call.out.print_json(change):
-        return
+    call.out.print_result(change, _format_change(change))
+
+
+def _format_change(change: ViewChange) -> Iterator[str]:
     done = "had already" if change.replayed else "has"
     effect = _describe_effect(
         change, hides="hidden", brings_back="brought back", nothing="changed nothing"
     )
-    call.out.say(f"The {change.change} {done} {effect}.")
+    yield f"The {change.change} {done} {effect}."
     if change.dropped or change.restored:
         back = "redo" if change.change == "undo" else "undo"
-        call.out.say(f"To take it back: {suggest_command(back, change.session_id)}")
+        yield f"To take it back: {suggest_command(back, change.session_id)}"
 
 
 def _describe_effect(
@@ -251,6 +267,6 @@ def _describe_effect(
     parts = []
     for verb, positions in ((hides, change.dropped), (brings_back, change.restored)):
         if positions:
-            count = phrases.format_entry_count(len(positions))
+            count = phrases.format_count(len(positions), "entry")
             parts.append(f"{verb} {count} ({phrases.format_positions(positions)})")
     return " and ".join(parts) or nothing

@@ -17,13 +17,8 @@ from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.rules import require_active
-from indelible.model import SessionInfo
 
 P = ParamSpec("P")
-
-NAMED_STORE = "store_url"
-# An option of a command that then needs no store.
-NO_STORE = "faults"
 
 
 class CommandContext:
@@ -47,20 +42,31 @@ class CommandContext:
         if self._store is not None:
             self._store.close()
 
-    def require_session(self, session: str) -> SessionInfo:
-        """Return an active session, or raise `SessionNotFoundError`.
+    def require_session(self, session: str) -> None:
+        """Raise `SessionNotFoundError` if a session is not active.
 
         To the store, an unknown id is a new session; on a command line it is a typing error.
         """
-        info = self.store.session(session)
-        require_active(session, info.status)
-        return info
+        require_active(session, self.store.session(session).status)
+
+
+def with_examples(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command with examples, as one types them after `indelible`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        vars(command)["examples"] = examples
+        return command
+
+    return decorate
 
 
 def on_store(
-    *, creates: bool = False
+    *examples: str, creates: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
-    """Decorate a command: it gets a `CommandContext`, and the options that name the store."""
+    """Decorate a command: it gets a `CommandContext`, and the options that name the store.
+
+    `creates` says that it may begin a store.
+    """
 
     def decorate(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -75,17 +81,16 @@ def on_store(
             **given: Any,
         ) -> None:
             # Some commands also take the URL as an argument.
-            url = given.pop(NAMED_STORE, None) or url
+            url = given.pop("store_url", None) or url
             suggestions.remember_store(context, url)
             place = Location(
                 url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout
             )
-            if not given.get(NO_STORE):
-                place.check(creates=creates)
+            place.check(creates=creates)
             with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
 
-        return _add_shared_options(run, command)
+        return with_examples(*examples)(_add_shared_options(run, command))
 
     return decorate
 

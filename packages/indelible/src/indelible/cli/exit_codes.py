@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from indelible.cli.phrases import escape_text, format_count
+from indelible.cli.phrases import format_count
 from indelible.cli.suggestions import remove_secrets, suggest_command
 from indelible.core.redaction import redact
 from indelible.errors import (
@@ -21,6 +21,7 @@ from indelible.errors import (
     UnsupportedError,
     UsageError,
 )
+from indelible.printable import escape_unseen_in_lines
 
 WRONG_DATA = 1
 WRONG_USAGE = 2
@@ -33,7 +34,7 @@ def report_error(error: MemoryStoreError, arguments: Sequence[str], *, takes_key
     `takes_key` says whether the command has the option --key.
     """
     text = explain(error, arguments, takes_key=takes_key)
-    sys.stderr.write(f"Error: {escape_text(redact(text))}\n")
+    sys.stderr.write(f"Error: {escape_unseen_in_lines(redact(text))}\n")
     return get_exit_code(error)
 
 

@@ -13,18 +13,17 @@ import typer
 
 import indelible
 from indelible.cli.command import CommandContext, on_store
+from indelible.cli.options import StoreUrl
 from indelible.connect import format_target
 from indelible.core.extras import format_install_command
 from indelible.errors import UnsupportedError
 
 
-@on_store()
+@on_store("inspect agent.db", "inspect agent.db --write --port 8123 --no-open")
 def inspect(
     call: CommandContext,
     *,
-    store_url: Annotated[  # noqa: ARG001 (names the store before the command is called)
-        str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
-    ] = None,
+    store_url: StoreUrl = None,  # noqa: ARG001 (`on_store` takes it)
     write: Annotated[
         bool,
         typer.Option(
@@ -63,8 +62,7 @@ def inspect(
     async def serve() -> None:
         listener = server.bind(port)
         access = security.Access(listener.getsockname()[1])
-        options = call.place.build_options()
-        async with indelible.open_async(call.place.url, **options) as store:
+        async with indelible.open_async(call.place.url, **call.place.options) as store:
             inspector = app.build_app(
                 store,
                 access,
@@ -73,8 +71,8 @@ def inspect(
                 reports=reports,
                 traces=traces,
             )
-            if not call.out.print_json({"url": access.url}):
-                call.out.say(f"Inspector on {access.url} Ctrl-C ends it.")
+            where = f"Inspector on {access.url} Ctrl-C ends it."
+            call.out.print_result({"url": access.url}, [where])
             sys.stdout.flush()
             if not no_open:
                 webbrowser.open(access.url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,16 +53,19 @@ class Location:
                 f" `{suggest_command('append')}` or `{suggest_command('import')}`"
             )
 
-    def open(self, *, creates: bool = False) -> indelible.MemoryStore:
-        """Open the store, after `check`."""
+    def open(self, *, creates: bool = False, rehearses: bool = False) -> indelible.MemoryStore:
+        """Open the store, after `check`; to rehearse on one that is not there, one in memory."""
         self.check(creates=creates)
+        if rehearses and not self.exists():
+            return indelible.open("memory:")
         try:
-            return indelible.open(self.url, **self.build_options())
+            return indelible.open(self.url, **self.options)
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
 
-    def build_options(self) -> dict[str, Any]:
-        """Build the options to open it with: changes are audited if there is a key for that."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """How it is opened. What a command changes is audited if the environment has the key."""
         audited = bool(os.environ.get(KEY_VARIABLE))
         return {
             "namespace": self.namespace,
@@ -86,25 +88,6 @@ class Location:
         except OSError:
             # No permission to look: opening it reports why.
             return True
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store."""
-        own = _find_file(self.url)
-        if own is None:
-            return False
-        names = (own.name + end for end in ("", "-wal", "-shm", "-journal"))
-        return path.resolve() in {own.resolve().with_name(name) for name in names}
-
-    def is_same_as(self, other: Location) -> bool:
-        """Return whether two URLs name one store, as far as that is known without opening them."""
-        if self.namespace != other.namespace:
-            return False
-        mine, theirs = _find_file(self.url), _find_file(other.url)
-        if mine is None or theirs is None:
-            return self.url == other.url
-        with suppress(OSError):
-            return mine.samefile(theirs)
-        return mine.resolve() == theirs.resolve()
 
     def describe_missing(self) -> str:
         """Describe what is there instead of a store."""

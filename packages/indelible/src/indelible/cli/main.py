@@ -18,25 +18,18 @@ import indelible
 from indelible.cli import (
     adapter_commands,
     change_commands,
-    copy_command,
-    doctor_command,
+    exit_codes,
     inspect_command,
     maintenance_commands,
     memory_commands,
     read_commands,
-    search_command,
     suggestions,
     timeline,
     transfer_commands,
 )
 from indelible.core.redaction import redact, redact_url
 from indelible.errors import MemoryStoreError
-
-HELP = "A memory store for LLM agents that does not forget."
-
-LOOK = "Look"
-CHANGE = "Change what a session shows; nothing is deleted"
-MAINTAIN = "Look after a store"
+from indelible.printable import escape_unseen
 
 # Names that people try because other tools have them.
 MEANT = {
@@ -99,7 +92,6 @@ class CommandGroup(TyperGroup):
 app = typer.Typer(
     name="indelible",
     cls=CommandGroup,
-    help=HELP,
     epilog="Example: indelible sessions --url agent.db",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -127,141 +119,59 @@ def main(
     """A memory store for LLM agents that does not forget."""
 
 
-def _add_command(
-    command: Callable[..., None],
-    panel: str,
-    *examples: str,
-) -> None:
-    """Add a command. Each example is a paragraph, so that help formatters do not join them."""
-    name = command.__name__.rstrip("_").replace("_", "-")
-    epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
-    app.command(name, rich_help_panel=panel, epilog=epilog)(command)
+# The commands, as the help lists them.
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look": (
+        read_commands.sessions,
+        timeline.show,
+        read_commands.history,
+        read_commands.snapshots,
+        read_commands.diff,
+        read_commands.search,
+        memory_commands.memories,
+        read_commands.claims,
+        inspect_command.inspect,
+        maintenance_commands.audit,
+    ),
+    "Change what a session shows; nothing is deleted": (
+        change_commands.append,
+        memory_commands.remember,
+        memory_commands.retract,
+        change_commands.snapshot,
+        change_commands.rollback,
+        change_commands.undo,
+        change_commands.redo,
+        change_commands.trim,
+        change_commands.clear,
+        change_commands.fork,
+    ),
+    "Look after a store": (
+        maintenance_commands.doctor,
+        maintenance_commands.verify,
+        maintenance_commands.repair,
+        transfer_commands.export,
+        transfer_commands.import_,
+        transfer_commands.copy,
+        maintenance_commands.vacuum,
+        maintenance_commands.reindex,
+        maintenance_commands.forget,
+        adapter_commands.import_langchain,
+        adapter_commands.import_langgraph,
+        adapter_commands.mcp,
+    ),
+}
 
-
-_add_command(
-    read_commands.sessions,
-    LOOK,
-    "sessions --url agent.db --order -last_activity",
-    "sessions --url agent.db --where metadata.team=support",
-)
-_add_command(timeline.show, LOOK, "show user-42 --url agent.db")
-_add_command(read_commands.history, LOOK, "history user-42 --last 10 --url agent.db")
-_add_command(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")
-_add_command(
-    read_commands.diff,
-    LOOK,
-    "diff user-42 latest --url agent.db",
-    "diff user-42 before-booking latest --url agent.db",
-)
-_add_command(
-    search_command.search,
-    LOOK,
-    'search "where is my order" --url agent.db',
-    'search "tea" --under ana --url agent.db',
-)
-_add_command(
-    memory_commands.memories,
-    LOOK,
-    "memories ana/facts --url agent.db",
-    "memories ana/facts drink --url agent.db",
-)
-_add_command(read_commands.claims, LOOK, "claims --url agent.db")
-_add_command(
-    inspect_command.inspect,
-    LOOK,
-    "inspect agent.db",
-    "inspect agent.db --write --port 8123 --no-open",
-)
-_add_command(
-    change_commands.append,
-    CHANGE,
-    'append user-42 user "Where is my order?" --url agent.db',
-    "append user-42 user Thanks --key turn-7 --url agent.db",
-    "append user-42 assistant - --url agent.db < answer.txt",
-)
-_add_command(
-    memory_commands.remember,
-    CHANGE,
-    'remember ana/facts "Likes tea" --id drink --url agent.db',
-)
-_add_command(memory_commands.retract, CHANGE, "retract ana/facts drink --url agent.db")
-_add_command(
-    change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
-)
-_add_command(
-    change_commands.rollback,
-    CHANGE,
-    "rollback user-42 latest --dry-run --url agent.db",
-    "rollback user-42 latest --url agent.db",
-)
-_add_command(change_commands.undo, CHANGE, "undo user-42 --url agent.db")
-_add_command(change_commands.redo, CHANGE, "redo user-42 --url agent.db")
-_add_command(
-    change_commands.trim,
-    CHANGE,
-    "trim user-42 --keep-last 20 --url agent.db",
-    "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
-)
-_add_command(change_commands.clear, CHANGE, "clear user-42 --yes --url agent.db")
-_add_command(change_commands.fork, CHANGE, "fork user-42 user-42-retry --at latest --url agent.db")
-_add_command(
-    doctor_command.doctor,
-    MAINTAIN,
-    "doctor agent.db",
-    "doctor --url agent.db --json",
-)
-_add_command(maintenance_commands.verify, MAINTAIN, "verify --url agent.db")
-_add_command(
-    maintenance_commands.audit,
-    LOOK,
-    "audit log user-42 --url agent.db",
-    "audit head user-42 --url agent.db",
-)
-_add_command(maintenance_commands.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
-_add_command(
-    transfer_commands.export,
-    MAINTAIN,
-    "export backup.jsonl --url agent.db",
-    "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
-    "export bug.html user-42 --html --redact --url agent.db",
-)
-_add_command(transfer_commands.import_, MAINTAIN, "import backup.jsonl --url restored.db")
-_add_command(
-    copy_command.copy,
-    MAINTAIN,
-    "copy agent.db backup.db",
-    "copy agent.db other.db --prefix user- --dry-run",
-)
-_add_command(
-    maintenance_commands.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db"
-)
-_add_command(maintenance_commands.reindex, MAINTAIN, "reindex --url agent.db")
-_add_command(maintenance_commands.forget, MAINTAIN, "forget user-42 --url agent.db")
-_add_command(
-    adapter_commands.import_langchain,
-    MAINTAIN,
-    "import-langchain chats/ --url agent.db",
-    "import-langchain redis://localhost --dry-run --url agent.db",
-)
-_add_command(
-    adapter_commands.import_langgraph,
-    MAINTAIN,
-    "import-langgraph checkpoints.db --url agent.db",
-    "import-langgraph checkpoints.db --dry-run --url agent.db",
-)
-_add_command(
-    adapter_commands.mcp,
-    MAINTAIN,
-    "mcp agent.db --session user-42",
-    "mcp redis://localhost --any-session",
-)
+for _panel, _commands in COMMANDS.items():
+    for _command in _commands:
+        _name = _command.__name__.rstrip("_").replace("_", "-")
+        # Each example is a paragraph, so that help formatters do not join them.
+        _epilog = "\n\n".join(f"Example: indelible {each}" for each in vars(_command)["examples"])
+        app.command(_name, rich_help_panel=_panel, epilog=_epilog)(_command)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning of the library without the place in its code."""
-    from indelible.cli.phrases import escape_name  # noqa: PLC0415 (warnings are rare)
-
-    sys.stderr.write(f"Warning: {escape_name(redact(str(message)))}\n")
+    sys.stderr.write(f"Warning: {escape_unseen(redact(str(message)))}\n")
 
 
 def has_option(command: str, option: str) -> bool:
@@ -277,8 +187,6 @@ def run() -> None:
     try:
         app(prog_name="indelible")
     except MemoryStoreError as error:
-        from indelible.cli import exit_codes  # noqa: PLC0415 (errors are rare)
-
         arguments = sys.argv[1:]
         takes_key = has_option(arguments[0], "--key")
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))

@@ -1,8 +1,11 @@
-"""Commands for maintenance: verify, audit, repair, vacuum, reindex and forget."""
+"""Commands for maintenance: doctor, verify, audit, repair, vacuum, reindex and forget."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from enum import StrEnum
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -10,27 +13,67 @@ import typer
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
-from indelible.cli.options import AnySession, DryRun, SessionId, Yes
-from indelible.cli.output import show_progress, to_plain
-from indelible.cli.prompts import confirm
+from indelible.cli.options import AnySession, DryRun, SessionId, StoreUrl, Yes
+from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.model import (
     AuditLine,
+    Claims,
     Finding,
     ForgetReceipt,
+    Gravity,
     RepairAction,
+    Risk,
     Severity,
     Status,
     VacuumReport,
     VerifyReport,
 )
+from indelible.printable import escape_unseen
 
 DAY_S = 24 * 3600
 UNDO_DAYS = UNDO_WINDOW_S / DAY_S
 
 
-@on_store()
+@on_store("doctor agent.db", "doctor --url agent.db --json")
+def doctor(
+    call: CommandContext,
+    *,
+    store_url: StoreUrl = None,  # noqa: ARG001 (`on_store` takes it)
+) -> None:
+    """Say what the running engine can lose, when, and what to change; exits 1 for a danger."""
+    with warnings.catch_warnings():
+        # The same warnings are printed below, in full.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        store = call.store
+    claims = store.claims()
+    with show_progress("Looking") as tell:
+        found = store.risks(sessions=True, progress=tell)
+    dangers = any(risk.severity is Gravity.DANGER for risk in found)
+    call.out.print_result(
+        {"ok": not dangers, "claims": claims, "risks": found}, _format_risks(claims, found)
+    )
+    if dangers:
+        raise typer.Exit(WRONG_DATA)
+
+
+def _format_risks(claims: Claims, found: tuple[Risk, ...]) -> Iterator[str]:
+    simulated = ", simulated" if claims.simulated else ""
+    engine = f"{claims.engine} {claims.engine_version}".strip()
+    yield f"{engine}{simulated}: durability {claims.durability}."
+    for risk in found:
+        yield f"{risk.severity}: {phrases.format_line(risk.subject)}"
+        yield f"  {phrases.format_line(risk.risk)}"
+        yield f"  to change that: {phrases.format_line(risk.remedy)}"
+    counts = [
+        phrases.format_count(sum(risk.severity is gravity for risk in found), gravity)
+        for gravity in (Gravity.DANGER, Gravity.WARNING)
+    ]
+    yield f"Found {', '.join(counts)}." if found else "All well."
+
+
+@on_store("verify --url agent.db")
 def verify(
     call: CommandContext,
     session: AnySession = None,
@@ -46,10 +89,10 @@ def verify(
         call.require_session(session)
     with show_progress("Verifying") as tell:
         report = call.store.verify(session, head=head, progress=tell)
-    if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
-        for finding in report.findings:
-            call.out.say(_format_finding(finding))
-        call.out.say(_format_verdict(report))
+    call.out.print_result(
+        {"ok": report.ok, **to_plain(report)},
+        [*map(_format_finding, report.findings), _format_verdict(report)],
+    )
     if not report.ok:
         repair = suggest_command("repair", *([session] if session else []), options=["--dry-run"])
         call.out.note(f"`{repair}` says what can be set right.")
@@ -63,7 +106,7 @@ class AuditPart(StrEnum):
     HEAD = "head"
 
 
-@on_store()
+@on_store("audit log user-42 --url agent.db", "audit head user-42 --url agent.db")
 def audit(
     call: CommandContext,
     part: Annotated[
@@ -79,23 +122,21 @@ def audit(
     lines = call.store.audit_log(session)
     if part is AuditPart.HEAD:
         lines = lines[-1:]
-    if call.out.print_json(lines):
-        return
-    for line in lines:
-        call.out.say(line.hash if part is AuditPart.HEAD else _format_audit_line(line))
+    form = attrgetter("hash") if part is AuditPart.HEAD else _format_audit_line
+    call.out.print_result(lines, map(form, lines))
     if not lines:
-        call.out.note(f"Nothing of {phrases.escape_name(session)} was audited.")
+        call.out.note(f"Nothing of {escape_unseen(session)} was audited.")
 
 
 def _format_audit_line(line: AuditLine) -> str:
-    who = phrases.escape_name(line.actor) or "(nobody named)"
+    who = escape_unseen(line.actor) or "(nobody named)"
     count = f" {line.count}" if line.count else ""
     return f"{line.number}  {line.at:%Y-%m-%d %H:%M:%S}  {who}  {line.change}{count}"
 
 
 def _format_verdict(report: VerifyReport) -> str:
     sessions = phrases.format_count(report.sessions, "session")
-    read = f"{sessions}, {phrases.format_entry_count(report.entries)}"
+    read = f"{sessions}, {phrases.format_count(report.entries, 'entry')}"
     if not report.findings:
         return f"Read {read}: all well."
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
@@ -108,11 +149,11 @@ def _format_finding(finding: Finding) -> str:
     where = ""
     if finding.session_id is not None:
         position = "" if finding.position is None else f", position {finding.position}"
-        where = f"{phrases.escape_name(finding.session_id)}{position}: "
+        where = f"{escape_unseen(finding.session_id)}{position}: "
     return f"{finding.severity}: {where}{phrases.format_line(finding.what)}"
 
 
-@on_store()
+@on_store("repair user-42 --dry-run --url agent.db")
 def repair(
     call: CommandContext, session: AnySession = None, *, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
@@ -124,24 +165,19 @@ def repair(
         steps = "\n".join(f"  {_format_action(action)}" for action in report.actions)
         confirm(f"The repair does this:\n{steps}", yes=yes)
         report = call.store.repair(session)
-    if call.out.print_json(report):
-        return
-    for action in report.actions:
-        call.out.say(_format_action(action))
-    if not report.actions:
-        call.out.say("Nothing to repair.")
-    else:
-        call.out.say("Nothing was changed." if report.dry_run else "Repaired.")
+    done = "Nothing was changed." if report.dry_run else "Repaired."
+    lines = (
+        [*map(_format_action, report.actions), done] if report.actions else ["Nothing to repair."]
+    )
+    call.out.print_result(report, lines)
 
 
 def _format_action(action: RepairAction) -> str:
     positions = f" ({phrases.format_positions(action.positions)})" if action.positions else ""
-    return (
-        f"{phrases.escape_name(action.session_id)}: {phrases.format_line(action.what)}{positions}"
-    )
+    return f"{escape_unseen(action.session_id)}: {phrases.format_line(action.what)}{positions}"
 
 
-@on_store()
+@on_store("vacuum --undo-days 30 --dry-run --url agent.db")
 def vacuum(
     call: CommandContext,
     *,
@@ -164,18 +200,17 @@ def vacuum(
         )
     with show_progress("Vacuuming") as tell:
         report = call.store.vacuum(undo_window=window_s, dry_run=dry_run, progress=tell)
-    if not call.out.print_json(report):
-        verb = "Would remove" if report.dry_run else "Removed"
-        call.out.say(f"{verb} {_format_counts(report)}.")
+    verb = "Would remove" if report.dry_run else "Removed"
+    call.out.print_result(report, [f"{verb} {_format_counts(report)}."])
 
 
 def _format_counts(report: VacuumReport) -> str:
-    what = f"{phrases.format_entry_count(report.entries)} ({report.bytes} bytes)"
+    what = f"{phrases.format_count(report.entries, 'entry')} ({report.bytes} bytes)"
     lines = phrases.format_count(report.journal_lines, "undo step")
     return f"{what} and {lines} in {phrases.format_count(report.sessions, 'session')}"
 
 
-@on_store()
+@on_store("reindex --url agent.db")
 def reindex(
     call: CommandContext,
     *,
@@ -186,14 +221,14 @@ def reindex(
     """Complete the index of words, after an upgrade or after writes without it."""
     with show_progress("Indexing") as tell:
         report = call.store.reindex(rebuild=rebuild, progress=tell)
-    if not call.out.print_json(report):
-        call.out.say(f"Indexed {phrases.format_entry_count(report.entries)}.")
-        if report.damaged:
-            damaged = phrases.format_entry_count(report.damaged)
-            call.out.say(f"{damaged} cannot be read: {suggest_command('verify')}")
+    lines = [f"Indexed {phrases.format_count(report.entries, 'entry')}."]
+    if report.damaged:
+        damaged = phrases.format_count(report.damaged, "entry")
+        lines += [f"{damaged} cannot be read: {suggest_command('verify')}"]
+    call.out.print_result(report, lines)
 
 
-@on_store()
+@on_store("forget user-42 --url agent.db")
 def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> None:
     """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
     info = call.store.session(session)
@@ -206,15 +241,12 @@ def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> Non
             yes=yes,
         )
     receipt = call.store.forget(session)
-    if not call.out.print_json(receipt):
-        for line in _format_receipt(receipt):
-            call.out.say(line)
+    call.out.print_result(receipt, _format_receipt(receipt))
 
 
 def _format_erased(entries: int, snapshots: int) -> str:
-    return (
-        f"{phrases.format_entry_count(entries)} and {phrases.format_count(snapshots, 'snapshot')}"
-    )
+    logged = phrases.format_count(entries, "entry")
+    return f"{logged} and {phrases.format_count(snapshots, 'snapshot')}"
 
 
 def _format_receipt(receipt: ForgetReceipt) -> list[str]:

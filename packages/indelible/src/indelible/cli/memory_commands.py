@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from indelible.cli import completion, phrases
-from indelible.cli.change_commands import read_stdin
+from indelible.cli import phrases
+from indelible.cli.change_commands import format_receipt, read_stdin
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.options import Key, Where
+from indelible.cli.options import Key, Limit, Where, complete_session_ids
 from indelible.cli.suggestions import suggest_command
 from indelible.core.conditions import parse_conditions
-from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.errors import UsageError
 from indelible.model import Memory
+from indelible.printable import escape_unseen
 
 MEMORIES_DEFAULT = 100
 
@@ -25,12 +25,12 @@ Collection = Annotated[
     typer.Argument(
         metavar="COLLECTION",
         help="The collection: the id of its session, such as users/ana/facts.",
-        autocompletion=completion.complete_session_ids,
+        autocompletion=complete_session_ids,
     ),
 ]
 
 
-@on_store(creates=True)
+@on_store('remember ana/facts "Likes tea" --id drink --url agent.db', creates=True)
 def remember(
     call: CommandContext,
     collection: Collection,
@@ -65,14 +65,9 @@ def remember(
     receipt = call.store.remember(
         collection, content, id=memory_id, metadata=fields, ttl=ttl, key=key
     )
-    if call.out.print_json(receipt):
-        return
-    name = phrases.escape_name(memory_id or receipt.key)
-    where = phrases.format_positions(receipt.positions)
-    if receipt.replayed:
-        call.out.say(f"Was there already, at position {where}; nothing was written twice.")
-    else:
-        call.out.say(f"Remembered as {name}, at position {where}.")
+    name, where = memory_id or receipt.key, phrases.format_positions(receipt.positions)
+    done = f"Remembered as {escape_unseen(name)}, at position {where}."
+    call.out.print_result(receipt, [format_receipt(receipt, done)])
 
 
 def _parse_object(text: str | None) -> dict[str, JsonValue] | None:
@@ -87,7 +82,7 @@ def _parse_object(text: str | None) -> dict[str, JsonValue] | None:
     return parsed
 
 
-@on_store()
+@on_store("memories ana/facts --url agent.db", "memories ana/facts drink --url agent.db")
 def memories(
     call: CommandContext,
     collection: Collection,
@@ -97,9 +92,7 @@ def memories(
     ] = None,
     *,
     where: Where = None,
-    limit: Annotated[
-        int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most.")
-    ] = MEMORIES_DEFAULT,
+    limit: Limit = MEMORIES_DEFAULT,
     cursor: Annotated[
         str | None, typer.Option(metavar="ID", help="Continue after this id.")
     ] = None,
@@ -116,25 +109,18 @@ def memories(
         options = [f"--where={each}" for each in where or []]
         options += [f"--limit={limit}", f"--cursor={page.cursor}"]
         call.out.note(f"There are more: {suggest_command('memories', collection, options=options)}")
-    if call.out.print_json({"memories": page, "cursor": page.cursor}):
-        return
-    if not page:
-        call.out.say("No memories.")
-        return
-    call.out.draw_table(
+    call.out.print_table(
+        {"memories": page, "cursor": page.cursor},
         ("memory", "written (UTC)", "text"),
         [(each.id, phrases.format_time(each.written_at), _format_content(each)) for each in page],
+        empty="No memories.",
     )
 
 
 def _print_versions(call: CommandContext, collection: str, memory_id: str) -> None:
     versions = call.store.memory_history(collection, memory_id)
-    if call.out.print_json({"versions": versions}):
-        return
-    if not versions:
-        call.out.say(f"Collection {collection!r} has no memory {memory_id!r}, now or earlier.")
-        return
-    call.out.draw_table(
+    call.out.print_table(
+        {"versions": versions},
         ("position", "written (UTC)", "text", "removed"),
         [
             (
@@ -145,6 +131,7 @@ def _print_versions(call: CommandContext, collection: str, memory_id: str) -> No
             )
             for each in versions
         ],
+        empty=f"Collection {collection!r} has no memory {memory_id!r}, now or earlier.",
     )
 
 
@@ -155,7 +142,7 @@ def _format_content(memory: Memory) -> str:
     return phrases.format_line(content)
 
 
-@on_store()
+@on_store("retract ana/facts drink --url agent.db")
 def retract(
     call: CommandContext,
     collection: Collection,
@@ -166,9 +153,6 @@ def retract(
     """Take a memory back: it is not found any more. Its versions stay in the history."""
     call.require_session(collection)
     receipt = call.store.retract(collection, memory_id, key=key)
-    if call.out.print_json(receipt):
-        return
-    if not receipt.positions:
-        call.out.say(f"There is no memory {memory_id!r} in {collection!r}; nothing was written.")
-    else:
-        call.out.say(f"Retracted {memory_id!r}. Earlier versions stay in its history.")
+    done = f"Retracted {memory_id!r}. Earlier versions stay in its history."
+    absent = f"There is no memory {memory_id!r} in {collection!r}; nothing was written."
+    call.out.print_result(receipt, [done if receipt.positions else absent])

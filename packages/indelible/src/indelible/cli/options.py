@@ -1,18 +1,82 @@
-"""The arguments and options that several commands share, each with one wording."""
+"""The arguments and options that several commands share, and how shells complete them."""
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from indelible.cli import completion
-from indelible.core.limits import TIMEOUT_S_MAX
+import indelible
+from indelible.cli.location import Location
+from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX
+
+# Shells do not show more.
+OFFERED_MAX = 50
+# A slower completion is of no use.
+COMPLETING_S_MAX = 1.0
+
+# Shells insert a completion as it is, and zsh evaluates it. So an id is offered only if it is a
+# plain word to every shell: ASCII letters and digits, and characters without a meaning in a word.
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]*")
+_PLAIN_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]*")
+
+
+def complete_session_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the id of a session."""
+    try:
+        with _open_store(context) as store:
+            found = store.list_sessions(prefix=incomplete, limit=OFFERED_MAX)
+    except indelible.MemoryStoreError:
+        # An incomplete line often names no store yet.
+        return []
+    return sorted(each for each in found.ids if _PLAIN_WORD.fullmatch(each))
+
+
+def complete_snapshot_ids(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Complete the id of a snapshot of the session on the line; labels are shown as help."""
+    try:
+        with _open_store(context) as store:
+            found = store.list_snapshots(context.params.get("session") or "")
+    except indelible.MemoryStoreError:
+        return []
+    plain = [each for each in found if _PLAIN_WORD.fullmatch(each.id)]
+    matching = [each for each in plain if each.id.startswith(incomplete)]
+    labels = [each.label or "" for each in matching]
+    shown = [label if _PLAIN_LABEL.fullmatch(label) else "" for label in labels]
+    return [(each.id, label) for each, label in zip(matching, shown, strict=True)][-OFFERED_MAX:]
+
+
+@contextmanager
+def _open_store(context: typer.Context) -> Iterator[indelible.MemoryStore]:
+    """Open the store that the line names."""
+    given = context.params
+    url = given.get("url") or ""
+    if "source" in given:
+        # `copy` completes sessions of its source, which is not parsed yet while an option has no
+        # value.
+        url = given["source"] or next(iter(context.args), "")
+    place = Location(
+        url=url,
+        namespace=given.get("namespace") or "",
+        busy_timeout_s=0.0,
+        timeout_s=COMPLETING_S_MAX,
+    )
+    with warnings.catch_warnings():
+        # A warning would be printed into the line that is being typed.
+        warnings.simplefilter("ignore")
+        store = place.open()
+    with store:
+        yield store
+
 
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="The session's id.", autocompletion=completion.complete_session_ids
+        metavar="SESSION", help="The session's id.", autocompletion=complete_session_ids
     ),
 ]
 AnySession = Annotated[
@@ -20,7 +84,7 @@ AnySession = Annotated[
     typer.Argument(
         metavar="SESSION",
         help="The session's id. Without it: all of the store.",
-        autocompletion=completion.complete_session_ids,
+        autocompletion=complete_session_ids,
     ),
 ]
 SnapshotId = Annotated[
@@ -28,8 +92,12 @@ SnapshotId = Annotated[
     typer.Argument(
         metavar="SNAPSHOT",
         help="The snapshot: its id or the beginning of it, its label, or latest.",
-        autocompletion=completion.complete_snapshot_ids,
+        autocompletion=complete_snapshot_ids,
     ),
+]
+# The store as an argument: `on_store` takes it instead of --url.
+StoreUrl = Annotated[
+    str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
@@ -42,6 +110,13 @@ Key = Annotated[
     ),
 ]
 
+Limit = Annotated[
+    int,
+    typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most."),
+]
+Prefix = Annotated[
+    str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
+]
 Where = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,18 +1,23 @@
-"""The output of a command: data and text to stdout, text to stderr when stdout carries data."""
+"""What people see of a command: its result, as text or as JSON; progress, a pager, questions."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from indelible.cli import phrases
-from indelible.cli.pager import open_pager
+import typer
+
+from indelible.core.redaction import redact
+from indelible.errors import UsageError
 from indelible.model import Change
-from indelible.printable import escape_unseen_in_json
+from indelible.printable import escape_unseen, escape_unseen_in_json, escape_unseen_in_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +25,14 @@ if TYPE_CHECKING:
 
 # The width of output that goes to a pipe: wide enough to keep ids whole.
 PIPE_COLUMNS = 160
+# Print what fits on one screen without waiting, keep colors, and leave it on the screen.
+LESS = "FRX"
+# Pagers that would do nothing.
+_NONE = ("", "cat")
+# The same code as without a terminal and --yes.
+NOT_CONFIRMED = 2
+# The exit code that shells report after Ctrl-C.
+INTERRUPTED = 130
 
 
 class Output:
@@ -32,31 +45,55 @@ class Output:
 
     @contextmanager
     def use_pager(self, *, enabled: bool) -> Iterator[None]:
-        """Send text and drawings to a pager, if stdout is a terminal."""
-        if not enabled:
+        """Send text and drawings to a pager, if stdout is a terminal, and wait for its end.
+
+        A pager that is left early ends what is done inside, without an error.
+        """
+        pager = _start_pager() if enabled else None
+        if pager is None:
             yield
             return
-        with open_pager() as pager:
-            self._pager = pager
-            try:
+        assert pager.stdin is not None
+        self._pager = pager.stdin
+        try:
+            with suppress(BrokenPipeError), pager.stdin:
                 yield
-            finally:
-                self._pager = None
+        finally:
+            self._pager = None
+            while pager.poll() is None:
+                # Ctrl-C is for the pager now, which goes on.
+                with suppress(KeyboardInterrupt):
+                    pager.wait()
 
-    def print_json(self, value: object) -> bool:
-        """Print a value as one JSON document if --json was given; return whether it was."""
+    def print_result(self, value: object, lines: Iterable[str]) -> None:
+        """Print a value as one JSON document if --json was given, else these lines."""
         if self.as_json:
             print(format_json(value))
-        return self.as_json
+        else:
+            for line in lines:
+                self.say(line)
+
+    def print_table(
+        self,
+        value: object,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        empty: str,
+    ) -> None:
+        """Print a value as JSON if --json was given, else a table; `empty` if it has no rows."""
+        if self.as_json or not rows:
+            self.print_result(value, [empty])
+        else:
+            self.draw_table(columns, rows)
 
     def say(self, text: str) -> None:
-        """Print text: on stdout, unless that is for data."""
-        stream = self._pager or (sys.stderr if self.as_json else sys.stdout)
-        print(phrases.escape_text(text), file=stream)
+        """Print a part of the result for people."""
+        print(escape_unseen_in_lines(text), file=self._pager or sys.stdout)
 
     def note(self, text: str) -> None:
         """Print a remark that is not part of the result, on stderr."""
-        print(phrases.escape_text(text), file=sys.stderr)
+        print(escape_unseen_in_lines(text), file=sys.stderr)
 
     @property
     def columns(self) -> int:
@@ -84,7 +121,7 @@ class Output:
         for name in columns:
             table.add_column(name, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(phrases.escape_name(cell)) for cell in row))
+            table.add_row(*(Text(escape_unseen(cell)) for cell in row))
         build_console().print(table)
 
 
@@ -156,5 +193,51 @@ def show_progress(doing: str) -> Iterator[ReportProgress | None]:
     with bar:
         task = bar.add_task(doing, total=None, session="")
         yield lambda session, entries: bar.update(
-            task, completed=entries, session=phrases.escape_name(session)
+            task, completed=entries, session=escape_unseen(session)
         )
+
+
+def confirm(will_do: str, *, yes: bool) -> None:
+    """Ask before a change; end the command if the answer is not yes."""
+    if yes:
+        return
+    sys.stderr.write(f"{escape_unseen_in_lines(redact(will_do))}\n")
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was changed, since there is no terminal to ask on: add --yes to confirm"
+        )
+    try:
+        # Inside the try, since Ctrl-C may come before the read begins.
+        sys.stderr.write("Go on? [y/N] ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        sys.stderr.write("\nNothing was changed.\n")
+        raise typer.Exit(INTERRUPTED) from None
+    if answer.strip().lower() not in ("y", "yes"):
+        # Ctrl-D ends the input without ending the line.
+        newline = "" if answer.endswith("\n") else "\n"
+        sys.stderr.write(f"{newline}Nothing was changed.\n")
+        raise typer.Exit(NOT_CONFIRMED)
+
+
+def _start_pager() -> subprocess.Popen[str] | None:
+    """Start $PAGER, or less, as git does; None if there is none, or stdout is no terminal."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    default = next((name for name in ("less", "more") if shutil.which(name)), "")
+    command = os.environ.get("PAGER", default).strip()
+    if command in _NONE:
+        return None
+    environment = {"LESS": LESS, **os.environ}
+    try:
+        return subprocess.Popen(  # noqa: S603 (what the user set)
+            shlex.split(command),
+            stdin=subprocess.PIPE,
+            env=environment,
+            encoding="utf-8",
+            errors="backslashreplace",
+        )
+    except (OSError, ValueError):
+        # It is not installed, or not a command: print without it.
+        return None

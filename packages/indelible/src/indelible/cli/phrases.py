@@ -32,20 +32,10 @@ LINE_CHARS_MAX = 400
 INDENT = "    "
 
 
-def escape_text(text: str) -> str:
-    """Escape control characters in text of several lines: it must not control the terminal."""
-    return escape_unseen_in_lines(text)
-
-
-def escape_name(text: str) -> str:
-    """Escape a name or an id into one line, without cutting it."""
-    return escape_unseen(text)
-
-
 def format_line(text: str) -> str:
     """Format text as one line of limited length, with control characters escaped."""
     # Process only what fits: a stored text may have megabytes.
-    line = escape_name(" ".join(text[: 4 * LINE_CHARS_MAX].split()))
+    line = escape_unseen(" ".join(text[: 4 * LINE_CHARS_MAX].split()))
     return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
 
 
@@ -80,7 +70,7 @@ def format_compact_json(value: Any) -> str:
 
 def format_turn(value: Value) -> str:
     """Format a value with its author. No line of the content can be mistaken for another author."""
-    text = escape_text(f"{format_author(value)}: {format_value(value)}".rstrip())
+    text = escape_unseen_in_lines(f"{format_author(value)}: {format_value(value)}".rstrip())
     return text.replace("\n", f"\n{INDENT}")
 
 
@@ -149,23 +139,17 @@ def format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def format_count(number: int, noun: str, plural: str = "") -> str:
-    """1 entry, 2 entries."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {plural or noun + 's'}"
-
-
-def format_entry_count(number: int) -> str:
-    """1 entry, 2 entries."""
-    return format_count(number, "entry", "entries")
+def format_count(number: int, noun: str) -> str:
+    """Format a number of things: 1 entry, 2 entries, 3 sessions."""
+    plural = noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def format_totals(report: TransferReport | CopyReport) -> str:
     """Format the totals of a transfer: 2 sessions, 7 entries and 1 snapshot."""
     sessions = format_count(report.sessions, "session")
     snapshots = format_count(report.snapshots, "snapshot")
-    return f"{sessions}, {format_entry_count(report.entries)} and {snapshots}"
+    return f"{sessions}, {format_count(report.entries, 'entry')} and {snapshots}"
 
 
 def format_positions(positions: Iterable[int]) -> str:

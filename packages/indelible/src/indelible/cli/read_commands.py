@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from indelible.cli import completion, phrases
+from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.options import SessionId, SnapshotId, Where
+from indelible.cli.options import (
+    Limit,
+    SessionId,
+    SnapshotId,
+    Where,
+    complete_session_ids,
+    complete_snapshot_ids,
+)
 from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.conditions import parse_conditions
-from indelible.core.limits import PAGE_ENTRIES_MAX
-from indelible.model import Entry, Kind, Status
+from indelible.core.limits import SEARCH_HITS_MAX
+from indelible.model import Entry, Hit, Kind, Status, StoredMemory, Value
+from indelible.printable import escape_unseen
 
 SESSIONS_DEFAULT = 100
+HITS_DEFAULT = 10
 # Below this width, the table of sessions has fewer columns.
 WIDE_TABLE_COLUMNS = 90
 
 
-@on_store()
+@on_store(
+    "sessions --url agent.db --order -last_activity",
+    "sessions --url agent.db --where metadata.team=support",
+)
 def sessions(
     call: CommandContext,
     *,
@@ -43,9 +56,7 @@ def sessions(
             metavar="FIELD", help="id, created or last_activity, with - before it for descending."
         ),
     ] = "-last_activity",
-    limit: Annotated[
-        int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most.")
-    ] = SESSIONS_DEFAULT,
+    limit: Limit = SESSIONS_DEFAULT,
     cursor: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Continue where another page ended.")
     ] = None,
@@ -67,12 +78,7 @@ def sessions(
         options += [f"--where={each}" for each in where or []]
         options += [f"--order={order}", f"--limit={limit}", f"--cursor={page.cursor}"]
         call.out.note(f"There are more: {suggest_command('sessions', options=options)}")
-    if call.out.print_json({"sessions": page, "cursor": page.cursor}):
-        return
-    if not page:
-        call.out.say("No sessions.")
-        return
-    if call.out.columns < WIDE_TABLE_COLUMNS:
+    if not call.out.as_json and call.out.columns < WIDE_TABLE_COLUMNS:
         columns: tuple[str, ...] = ("session", "status", "active (UTC)")
         rows: list[tuple[str, ...]] = [
             (each.session_id, each.status, _format_minute(each.last_activity)) for each in page
@@ -90,14 +96,15 @@ def sessions(
             )
             for each in page
         ]
-    call.out.draw_table(columns, rows)
+    found = {"sessions": page, "cursor": page.cursor}
+    call.out.print_table(found, columns, rows, empty="No sessions.")
 
 
 def _format_minute(moment: datetime | None) -> str:
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
-@on_store()
+@on_store("history user-42 --last 10 --url agent.db")
 def history(
     call: CommandContext,
     session: SessionId,
@@ -122,10 +129,7 @@ def history(
     # With --max-tokens there may be messages that do not fit.
     if not messages and max_tokens is None and last != 0:
         _note_no_messages(call, session)
-    if call.out.print_json(found):
-        return
-    for message in messages:
-        call.out.say(phrases.format_turn(message))
+    call.out.print_result(found, map(phrases.format_turn, messages))
 
 
 def _note_no_messages(call: CommandContext, session: str) -> None:
@@ -142,21 +146,17 @@ def _note_no_messages(call: CommandContext, session: str) -> None:
     elif hidden:
         are = "is" if hidden == 1 else "are"
         call.out.note(
-            f"No messages show; {phrases.format_entry_count(hidden)} {are} hidden: {where}"
+            f"No messages show; {phrases.format_count(hidden, 'entry')} {are} hidden: {where}"
         )
 
 
-@on_store()
+@on_store("snapshots user-42 --url agent.db")
 def snapshots(call: CommandContext, session: SessionId) -> None:
     """List the snapshots of a session, oldest first."""
     call.require_session(session)
     found = call.store.list_snapshots(session)
-    if call.out.print_json(found):
-        return
-    if not found:
-        call.out.say(f"Session {session!r} has no snapshots.")
-        return
-    call.out.draw_table(
+    call.out.print_table(
+        found,
         ("snapshot", "taken (UTC)", "entries", "label"),
         [
             (
@@ -167,10 +167,11 @@ def snapshots(call: CommandContext, session: SessionId) -> None:
             )
             for each in found
         ],
+        empty=f"Session {session!r} has no snapshots.",
     )
 
 
-@on_store()
+@on_store("diff user-42 latest --url agent.db", "diff user-42 before-booking latest --url agent.db")
 def diff(
     call: CommandContext,
     session: SessionId,
@@ -180,34 +181,85 @@ def diff(
         typer.Argument(
             metavar="SNAPSHOT",
             help="Another snapshot. Without it: the current view.",
-            autocompletion=completion.complete_snapshot_ids,
+            autocompletion=complete_snapshot_ids,
         ),
     ] = None,
 ) -> None:
     """Say what was added since a snapshot (+), and what is gone from view (-)."""
     found = call.store.diff_snapshots(session, snapshot, other)
-    if call.out.print_json(found):
-        return
-    if not found.removed and not found.added:
-        call.out.say("No difference.")
     signed = [("-", entry) for entry in found.removed] + [("+", entry) for entry in found.added]
-    for sign, entry in sorted(signed, key=lambda pair: pair[1].position):
-        call.out.say(f"{sign} {phrases.format_entry(entry)}")
+    signed.sort(key=lambda pair: pair[1].position)
+    lines = [f"{sign} {phrases.format_entry(entry)}" for sign, entry in signed]
+    call.out.print_result(found, lines or ["No difference."])
 
 
-@on_store()
+@on_store('search "where is my order" --url agent.db', 'search "tea" --under ana --url agent.db')
+def search(
+    call: CommandContext,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that are looked for.")],
+    *,
+    session: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Only this session; may be repeated.",
+            autocompletion=complete_session_ids,
+        ),
+    ] = None,
+    under: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Only this session and those below it, such as users/ana."),
+    ] = None,
+    where: Where = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=SEARCH_HITS_MAX, metavar="N", help="List this many at most.")
+    ] = HITS_DEFAULT,
+    around: Annotated[
+        int, typer.Option(min=0, max=SEARCH_HITS_MAX, metavar="N", help="With N entries around.")
+    ] = 0,
+) -> None:
+    """Find what shows: messages, summaries and memories, the best first."""
+    for name in session or []:
+        call.require_session(name)
+    hits = call.store.search(
+        query,
+        sessions=session or None,
+        under=under,
+        where=parse_conditions(where or []),
+        k=limit,
+        around=around,
+    )
+    lines = [line for hit in hits for line in _format_hit(hit)]
+    call.out.print_result({"hits": hits}, lines or ["Nothing was found."])
+
+
+def _format_hit(hit: Hit) -> Iterator[str]:
+    yield (
+        f"{escape_unseen(hit.session_id)} {hit.position},"
+        f" {phrases.format_time(hit.entry.written_at)}, {_format_author(hit.entry.value)}:"
+        f" {phrases.format_line(hit.snippet)}"
+    )
+    for beside in hit.around:
+        yield f"    {phrases.format_entry(beside)}"
+
+
+def _format_author(value: Value) -> str:
+    """Name who wrote it; a memory by its id, which `memories` and `retract` take."""
+    author = phrases.format_author(value)
+    return f"{author} {escape_unseen(value.id)}" if isinstance(value, StoredMemory) else author
+
+
+@on_store("claims --url agent.db")
 def claims(call: CommandContext) -> None:
     """Say what the store promises on its engine, as it is configured right now."""
     promised = call.store.claims()
-    if call.out.print_json(promised):
-        return
     rows = [
         (name, _format_claim(value))
         for name, value in to_plain(promised).items()
         if name != "warnings"
     ]
-    call.out.draw_table(("claim", "value"), rows)
-    for warning in promised.warnings:
+    call.out.print_table(promised, ("claim", "value"), rows, empty="")
+    for warning in () if call.out.as_json else promised.warnings:
         call.out.say(f"Warning: {warning}")
 
 

@@ -33,6 +33,7 @@ from indelible.model import (
     Timeline,
     TimelineEntry,
 )
+from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import count, iter_positions
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class TimelineLine:
     style: str = ""
 
 
-@on_store()
+@on_store("show user-42 --url agent.db")
 def show(
     call: CommandContext,
     session: SessionId,
@@ -80,7 +81,7 @@ def show(
     """
     call.require_session(session)
     if call.out.as_json:
-        call.out.print_json(call.store.timeline(session, last=last))
+        call.out.print_result(call.store.timeline(session, last=last), ())
         return
     with call.out.use_pager(enabled=not no_pager):
         draw(call.out, call.store, session, last=last, full=full)
@@ -89,52 +90,41 @@ def show(
 def draw(
     out: Output, store: indelible.MemoryStore, session: str, *, last: int | None, full: bool
 ) -> None:
-    """Draw a session while it is read."""
-    drawing = TimelineDrawing(out, last=last, full=full)
+    """Draw a session while it is read, and explain what is hidden."""
+    layout = Layout(out.columns, full=full)
+    lines: TimelineLines | None = None
+
+    def draw_lines(found: Iterator[TimelineLine]) -> None:
+        while drawn := list(islice(found, LINES_DRAWN)):
+            out.draw_segments(layout.draw(drawn))
+
+    def draw_page(page: Timeline) -> None:
+        nonlocal lines
+        if lines is None:
+            out.say(format_heading(page))
+            is_whole = last is None or len(page.entries) < last + CONTEXT_ENTRIES
+            lines = TimelineLines(page, last=last, is_whole=is_whole)
+        draw_lines(lines.add(page.entries))
+
     read = None if last is None else last + CONTEXT_ENTRIES
-    drawing.finish(store.timeline(session, last=read, on_page=drawing.add_page))
-
-
-class TimelineDrawing:
-    """Draws the pages of a timeline as they come."""
-
-    def __init__(self, out: Output, *, last: int | None, full: bool) -> None:
-        self._out = out
-        self._last = last
-        self._lines: TimelineLines | None = None
-        self._layout = Layout(out.columns, full=full)
-
-    def add_page(self, page: Timeline) -> None:
-        """Draw what is certain after this page."""
-        if self._lines is None:
-            self._out.say(format_heading(page))
-            is_whole = self._last is None or len(page.entries) < self._last + CONTEXT_ENTRIES
-            self._lines = TimelineLines(page, last=self._last, is_whole=is_whole)
-        self._draw(self._lines.add(page.entries))
-
-    def finish(self, timeline: Timeline) -> None:
-        """Draw the rest, and explain what is hidden."""
-        assert self._lines is not None
-        self._draw(self._lines.finish())
-        if notes := "\n".join(explain_hidden(timeline, there=self._lines.hidden)):
-            self._out.say(f"\n{notes}")
-
-    def _draw(self, lines: Iterator[TimelineLine]) -> None:
-        while drawn := list(islice(lines, LINES_DRAWN)):
-            self._out.draw_segments(self._layout.draw(drawn))
+    timeline = store.timeline(session, last=read, on_page=draw_page)
+    assert lines is not None
+    draw_lines(lines.finish())
+    if notes := "\n".join(explain_hidden(timeline, there=lines.hidden)):
+        out.say(f"\n{notes}")
 
 
 def format_heading(timeline: Timeline) -> str:
     """Format the session's state as one line."""
     info = timeline.info
     parts = [
-        f"{phrases.escape_name(info.session_id)}: {info.status}",
-        f"shows {info.entries} of {phrases.format_entry_count(info.logged)}",
+        f"{escape_unseen(info.session_id)}: {info.status}",
+        f"shows {info.entries} of {phrases.format_count(info.logged, 'entry')}",
         phrases.format_count(len(timeline.snapshots), "snapshot"),
         f"version {info.version}",
     ]
     if info.forked_from is not None:
-        parts.append(f"forked from {phrases.escape_name(info.forked_from)}")
+        parts.append(f"forked from {escape_unseen(info.forked_from)}")
     if info.expires_at is not None:
         parts.append(f"expires {phrases.format_time(info.expires_at)} UTC")
     return ", ".join(parts) + "\n"
@@ -236,7 +226,7 @@ def _build_markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLin
     found = []
     for each in snapshots:
         label = f' "{phrases.format_line(each.label)}"' if each.label else ""
-        what = f"{phrases.escape_name(each.id)}{label}, {phrases.format_entry_count(each.entries)}"
+        what = f"{escape_unseen(each.id)}{label}, {phrases.format_count(each.entries, 'entry')}"
         where = each.extents[-1][1] - 1 if each.extents else -1
         found.append((where, TimelineLine("──", "──────────", "snapshot", "", what, "cyan")))
     return sorted(found, key=lambda marker: marker[0])
@@ -302,7 +292,7 @@ def explain_hidden(timeline: Timeline, *, there: set[int] | None) -> Iterator[st
         return
     if removed := count(timeline.hidden) - len(there):
         were = "was" if removed == 1 else "were"
-        yield f"{phrases.format_entry_count(removed)} {were} removed by vacuum."
+        yield f"{phrases.format_count(removed, 'entry')} {were} removed by vacuum."
     if hidden:
         yield f"{_format_hidden(hidden)}, and vacuum may remove {_format_pronoun(hidden)}."
 
@@ -318,9 +308,8 @@ def _format_pronoun(entries: Sized) -> str:
 
 
 def _format_hidden(entries: Sized) -> str:
-    return (
-        f"{phrases.format_entry_count(len(entries))} {'is' if len(entries) == 1 else 'are'} hidden"
-    )
+    are = "is" if len(entries) == 1 else "are"
+    return f"{phrases.format_count(len(entries), 'entry')} {are} hidden"
 
 
 class Layout:
@@ -369,7 +358,7 @@ class Layout:
             return heading
         if not self._full:
             return f"{heading}\n{self._cut(phrases.INDENT + phrases.format_line(line.what))}"
-        text = phrases.escape_text(line.what).replace("\n", f"\n{phrases.INDENT}")
+        text = escape_unseen_in_lines(line.what).replace("\n", f"\n{phrases.INDENT}")
         return f"{heading}\n{phrases.INDENT}{text}"
 
     def _cut(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The commands `export` and `import`."""
+"""The commands `export`, `import` and `copy`."""
 
 from __future__ import annotations
 
@@ -8,41 +8,58 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
 import indelible
-from indelible.cli import phrases
-from indelible.cli.command import CommandContext, on_store
+from indelible.cli import phrases, suggestions
+from indelible.cli.command import CommandContext, on_store, with_examples
 from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.inspect_command import build_missing_inspector_error
-from indelible.cli.options import AnySession, DryRun, Yes
-from indelible.cli.output import show_progress
-from indelible.cli.prompts import confirm
+from indelible.cli.location import Location
+from indelible.cli.options import (
+    AnySession,
+    AsJson,
+    BusyTimeout,
+    DryRun,
+    Namespace,
+    Prefix,
+    Timeout,
+    Yes,
+    complete_session_ids,
+)
+from indelible.cli.output import Output, confirm, show_progress, to_plain
 from indelible.connect import format_target
+from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.plans.transfer import open_output, read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
-from indelible.model import Status
+from indelible.model import CopyReport, Status
+from indelible.printable import escape_unseen
 
 STREAM = "-"
 
 # The header of an export is far shorter; the first line of another file may have any length.
 HEADER_CHARS_MAX = 10_000
-SHOWN_CHARS_MAX = 60
+TEMPORARY_FILE_ADVICE = (
+    ". What was copied stays: run it again to go on, with TMPDIR set to a folder that has room for"
+    " the largest session"
+)
 
 
-@on_store()
+@on_store(
+    "export backup.jsonl --url agent.db",
+    "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
+    "export bug.html user-42 --html --redact --url agent.db",
+)
 def export(
     call: CommandContext,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; - is stdout.")],
     session: AnySession = None,
     *,
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
-    ] = "",
+    prefix: Prefix = "",
     html: Annotated[
         bool, typer.Option("--html", help="Write one session as a page that needs nothing else.")
     ] = False,
@@ -70,14 +87,12 @@ def export(
         _export_page(call, file, session, redact=redact)
         return
     with (
-        _translate_file_errors(file),
+        _translate_file_errors(f"the file {file}"),
         _open_target(file) as target,
         show_progress("Exporting") as tell,
     ):
         report = call.store.export(target, session, prefix=prefix, progress=tell)
-    if not call.out.print_json(report):
-        say = call.out.note if file == STREAM else call.out.say
-        say(f"Exported {phrases.format_totals(report)}.")
+    _print_exported(call, file, report, phrases.format_totals(report))
     for finding in report.skipped:
         call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
     if report.skipped:
@@ -91,19 +106,26 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
     except ImportError as error:
         raise build_missing_inspector_error(error) from error
     with (
-        _translate_file_errors(file),
+        _translate_file_errors(f"the file {file}"),
         _open_target(file) as target,
-        open_output(target, call.place.owns) as write,
+        open_output(target, call.store._backend.owns) as write,  # noqa: SLF001 (our own)
     ):
         page = SessionExport(write, redact=redact)
         timeline = call.store.timeline(session, on_page=page.add_page)
         page.finish()
-    if not call.out.print_json({"session_id": session, "entries": timeline.info.logged}):
-        say = call.out.note if file == STREAM else call.out.say
-        say(f"Exported {phrases.format_entry_count(timeline.info.logged)}.")
+    entries = timeline.info.logged
+    report = {"session_id": session, "entries": entries}
+    _print_exported(call, file, report, phrases.format_count(entries, "entry"))
 
 
-@on_store(creates=True)
+def _print_exported(call: CommandContext, file: str, report: object, what: str) -> None:
+    if file == STREAM:
+        call.out.note(f"Exported {what}.")
+    else:
+        call.out.print_result(report, [f"Exported {what}."])
+
+
+@on_store("import backup.jsonl --url restored.db", creates=True)
 def import_(
     call: CommandContext,
     file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is stdin.")],
@@ -112,7 +134,7 @@ def import_(
     yes: Yes = False,
 ) -> None:
     """Bring the sessions of an exported file into a store, which may be a new one."""
-    with _translate_file_errors(file), _open_source(file) as source:
+    with _translate_file_errors(f"the file {file}"), _open_source(file) as source:
         _check_header(call, file, source)
         if dry_run:
             with indelible.open("memory:") as rehearsal:
@@ -126,30 +148,20 @@ def import_(
             source.seek(0)
             with show_progress("Importing") as tell:
                 report = call.store.import_(source, progress=tell)
-    if not call.out.print_json(report):
-        verb = "Would import" if dry_run else "Imported"
-        call.out.say(f"{verb} {phrases.format_totals(report)}.")
+    verb = "Would import" if dry_run else "Imported"
+    call.out.print_result(report, [f"{verb} {phrases.format_totals(report)}."])
 
 
 def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
     """Raise if the file is not an export, before any prompt and before a store is created."""
-    first = source.readline(HEADER_CHARS_MAX)
     name = "stdin" if file == STREAM else file
-    kept = "Nothing was imported" + ("" if call.place.exists() else ", and no store was made")
-    if not first:
-        raise FormatError(f"{name} is empty. {kept}", file=name)
-    kind = None
-    with suppress(ValueError, AttributeError, RecursionError):
-        kind = json.loads(first).get("indelible")
-    if kind != "export":
-        line = first.rstrip("\r\n")
-        begins = line if len(line) <= SHOWN_CHARS_MAX else line[: SHOWN_CHARS_MAX - 1] + "…"
-        raise FormatError(
-            f"{name} is not an export of indelible: its first line is {begins!r}. {kept}", file=name
-        )
-    with indelible.open("memory:") as rehearsal:
-        # A header alone is a valid export; importing it checks the format version.
-        rehearsal.import_(io.StringIO(first))
+    try:
+        with indelible.open("memory:") as rehearsal:
+            # A header alone is a valid export.
+            rehearsal.import_(io.StringIO(source.readline(HEADER_CHARS_MAX)))
+    except FormatError as error:
+        made = "" if call.place.exists() else " No store was made."
+        raise FormatError(f"{name} cannot be imported: {error.message}{made}", file=name) from None
     source.seek(0)
 
 
@@ -206,16 +218,126 @@ def _open_source(file: str) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _translate_file_errors(file: str) -> Iterator[None]:
-    """Report errors of the file as errors of indelible."""
+def _translate_file_errors(name: str, advice: str = "") -> Iterator[None]:
+    """Report errors of a file as errors of indelible."""
     try:
         yield
     except BrokenPipeError:
         # The reader closed the pipe; typer handles it.
         raise
     except OSError as error:
-        raise UnavailableError(f"the file {file} cannot be used: {error.strerror}") from error
+        raise UnavailableError(f"{name} cannot be used: {error.strerror}{advice}") from error
     except UnicodeDecodeError as error:
-        raise FormatError(
-            f"the file {file} is not an export of indelible: it is not UTF-8 text"
-        ) from error
+        raise FormatError(f"{name} is not an export of indelible: it is not UTF-8 text") from error
+
+
+Source = Annotated[
+    str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")
+]
+Target = Annotated[
+    str, typer.Argument(metavar="DST", help="The store to copy to; it may be a new one.")
+]
+Sessions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--session",
+        metavar="ID",
+        help="Only this session; may be given several times.",
+        autocompletion=complete_session_ids,
+    ),
+]
+ToNamespace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The namespace to copy to, if it is another one than --namespace.",
+        rich_help_panel="Store and output",
+    ),
+]
+
+
+@with_examples("copy agent.db backup.db", "copy agent.db other.db --prefix user- --dry-run")
+def copy(
+    source: Source,
+    target: Target,
+    *,
+    session: Sessions = None,
+    prefix: Prefix = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    namespace: Namespace = "",
+    to_namespace: ToNamespace = None,
+    busy_timeout: BusyTimeout = BUSY_TIMEOUT_S,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Copy sessions, with all they are made of, into another store. Run it again to go on."""
+    out = Output(as_json=as_json)
+    theirs = namespace if to_namespace is None else to_namespace
+    waits = {"busy_timeout_s": busy_timeout, "timeout_s": timeout}
+    origin = Location(url=source, namespace=namespace, **waits)
+    goal = Location(url=target, namespace=theirs, **waits)
+    _check_locations(origin, goal)
+    if session and prefix:
+        raise UsageError("--session and --prefix both say what to copy; give one of them")
+    with ExitStack() as stack:
+        suggestions.remember_location(origin.url, origin.namespace)
+        call = stack.enter_context(closing(CommandContext(origin, out, creates=False)))
+        for name in session or ():
+            call.require_session(name)
+        page = call.store.list_sessions(prefix=prefix, limit=1)
+        idle = dry_run or not (page or page.cursor)
+        if not idle:
+            confirm(
+                f"This copies sessions from {format_target(origin.url)} into"
+                f" {format_target(goal.url)}. Those that are there already are compared, and stay"
+                " as they are.",
+                yes=yes,
+            )
+        suggestions.remember_location(goal.url, goal.namespace)
+        copied = stack.enter_context(goal.open(creates=True, rehearses=idle))
+        tell = stack.enter_context(show_progress("Comparing" if dry_run else "Copying"))
+        stack.enter_context(_translate_file_errors("a temporary file", TEMPORARY_FILE_ADVICE))
+        report = indelible.copy_sessions(
+            call.store, copied, session or None, prefix=prefix, dry_run=dry_run, progress=tell
+        )
+    out.print_result({"ok": report.ok, **to_plain(report)}, _format_report(report))
+    for name in report.differ[:1]:
+        out.note(
+            f"`{suggestions.suggest_command('forget', name)}` erases it there, for a new copy."
+        )
+    if not report.ok:
+        raise typer.Exit(WRONG_DATA)
+
+
+def _check_locations(origin: Location, goal: Location) -> None:
+    """Raise if the copy cannot work, before a store is opened or a file created."""
+    for name, place in (("SRC", origin), ("DST", goal)):
+        if not place.url:
+            raise UsageError(f"{name} names no store: give a file name, or a URL")
+        place.check(creates=True)
+    # Two spellings of one name are refused by the copy itself.
+    if origin == goal:
+        raise UsageError("SRC and DST are the same store: there is nothing to copy")
+    if not origin.exists():
+        raise UnavailableError(f"{origin.describe_missing()}. Check SRC")
+
+
+def _format_report(report: CopyReport) -> Iterator[str]:
+    """Format the report: problems by session, then the totals."""
+    for name in map(escape_unseen, report.differ):
+        yield f"error: {name}: it is there already, and differs; it was left as it is"
+    for name in map(escape_unseen, report.changed):
+        yield f"error: {name}: it changed in the source after it was copied"
+    for finding in report.findings:
+        name = escape_unseen(finding.session_id or "")
+        yield f"{finding.severity}: {name}: {phrases.format_line(finding.what)}"
+    verb = "Would copy" if report.dry_run else "Copied"
+    read_back = "" if report.dry_run else ", and read them back"
+    yield f"{verb} {phrases.format_totals(report) + read_back if report.sessions else 'nothing'}."
+    if report.equal:
+        there = "1 session was" if report.equal == 1 else f"{report.equal} sessions were"
+        yield f"{there} there already, and equal."
+    if report.expired:
+        over = "1 expired session was" if report.expired == 1 else f"{report.expired} expired were"
+        yield f"{over} left out."

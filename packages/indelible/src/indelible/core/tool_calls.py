@@ -8,11 +8,18 @@ dangling.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from indelible.core.content import parse_arguments
-from indelible.model import ChatMessage, ToolCall, ToolResult
+from indelible.model import (
+    CallStatus,
+    ChatMessage,
+    Entry,
+    ToolCall,
+    ToolCallRecord,
+    ToolResult,
+)
 
 
 class CallPair(NamedTuple):
@@ -68,6 +75,36 @@ def pair_calls(links: Iterable[tuple[Iterable[str], Iterable[str]]]) -> list[Cal
         for number, (call_id, index) in enumerate(calls)
     ]
     return pairs + orphans
+
+
+def join_results(entries: Sequence[Entry]) -> list[ToolCallRecord]:
+    """Join the calls and answers of entries."""
+    calls = [{call[0]: call for call in find_calls_made(entry.value)} for entry in entries]
+    answers = [
+        {answer[0]: answer for answer in find_answers_given(entry.value)} for entry in entries
+    ]
+    records = []
+    for call_id, call, answer in pair_calls(zip(calls, answers, strict=True)):
+        _, name, arguments = (call_id, None, None) if call is None else calls[call][call_id]
+        _, result, failed = (call_id, None, False) if answer is None else answers[answer][call_id]
+        if call is None:
+            status = CallStatus.ORPHAN
+        elif answer is None:
+            status = CallStatus.DANGLING
+        else:
+            status = CallStatus.FAILED if failed else CallStatus.DONE
+        records.append(
+            ToolCallRecord(
+                call_id=call_id,
+                status=status,
+                name=name,
+                arguments=arguments,
+                result=result,
+                call_position=None if call is None else entries[call].position,
+                result_position=None if answer is None else entries[answer].position,
+            )
+        )
+    return records
 
 
 def find_calls_made(value: Any) -> list[tuple[str, Any, Any]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
-from indelible.core.verbs import VERBS, StoreVerb, VerbKind
+from indelible.core.operations import Erase, ShowStage
+from indelible.core.verbs import VERBS, StoreVerb
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import Hasher
@@ -139,11 +141,14 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
 
 
 def _describe_verb(verb: StoreVerb) -> MethodSpec:
-    """Describe a verb that the table above does not have."""
-    if not verb.session_first:
+    """Describe a verb that the table above does not have, by the operation that commits it."""
+    if verb.commits in (ShowStage, Erase):
+        # Sessions appear or go, and the trace has no word for it: nothing is known of any.
+        return MethodSpec(lambda *_, **__: CallRecord(CALL, "", every=True, changes=True))
+    _, *parameters = inspect.signature(getattr(MemoryStore, verb.name)).parameters
+    if parameters[:1] != ["session_id"]:
         return MethodSpec(describe_store_call)
-    hides = verb.kind is VerbKind.VIEW_CHANGE
-    return MethodSpec(_unless_dry_run(_hide_some) if hides else describe_session_call)
+    return MethodSpec(_unless_dry_run(_hide_some) if verb.removes else describe_session_call)
 
 
 def _hide_some(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:

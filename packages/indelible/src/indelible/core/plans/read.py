@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
+from indelible import view
 from indelible.core.clock import to_datetime
 from indelible.core.codec import decode_row
 from indelible.core.content import get_content_text, has_text
@@ -17,10 +18,12 @@ from indelible.core.operations import (
     Read,
     ReadCursorKey,
     ReadHead,
+    ReadOutline,
     StoredEntry,
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.settings import check_session_id
+from indelible.core.tool_calls import join_results
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     ChatMessage,
@@ -29,6 +32,7 @@ from indelible.model import (
     Kind,
     StoredSummary,
     Summary,
+    ToolCallRecord,
     Value,
 )
 
@@ -304,3 +308,17 @@ def check_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
     except (ValueError, TypeError):
         known = ", ".join(Kind)
         raise UsageError(f"kinds are of {known}, not {kinds!r}", value=kinds) from None
+
+
+def read_tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
+    """Read the visible tool calls in order; orphaned results come last."""
+    session = check_session_id(session_id)
+    outlined = yield from perform(ReadOutline(session))
+    head = outlined.head
+    linked = view.from_positions(
+        entry.position for entry in outlined.entries if entry.opens or entry.answers
+    )
+    if not linked:
+        return []
+    found = yield from perform(Read(session, frozen=head.freeze(linked)))
+    return join_results(EntryDecoder(session).to_entries(found.rows))

@@ -367,7 +367,8 @@ def _check_header(text: str) -> None:
         fields = pydantic_core.from_json(text, allow_inf_nan=False)
         kind = fields.get("indelible", "")
     if kind != "export":
-        raise FormatError(f"this is not an export of indelible: it begins with {text[:60]!r}")
+        begins = f"it begins with {text.rstrip()[:60]!r}" if text else "it is empty"
+        raise FormatError(f"this is not an export of indelible: {begins}. Nothing was imported.")
     if type(fields.get("format")) is not int or not 0 < fields["format"] <= EXPORT_FORMAT:
         raise FormatError(
             f"this export has format {fields.get('format')!r:.60}; this indelible reads up to"

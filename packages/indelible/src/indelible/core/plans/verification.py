@@ -36,10 +36,10 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans import audit
 from indelible.core.plans.append import append_drafts, build_entries
 from indelible.core.plans.sessions import build_session_info
-from indelible.core.plans.tool_calls import join_results
 from indelible.core.plans.view_changes import hide
 from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
 from indelible.core.settings import Settings, check_session_id
+from indelible.core.tool_calls import join_results
 from indelible.errors import CorruptEntryError, FormatError, UsageError
 from indelible.model import (
     CallStatus,
