@@ -13,6 +13,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -44,7 +45,7 @@ from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
 from indelible.core.operations import Head, ReadHead, Scrub
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import checkpoints
-from indelible.model import Receipt, StoredCheckpoint, StoredValue
+from indelible.model import StoredCheckpoint
 
 # Values are longer in base 64.
 _VALUES_BYTES_MAX: Final = BATCH_BYTES_MAX // 2
@@ -66,11 +67,10 @@ class CheckpointDraft(NamedTuple):
     parent: str | None
     body: SerializedValue
     metadata: SerializedValue
-    # The versions of all channels.
+    # The versions of all channels, and which of them changed.
     versions: Mapping[str, records.Version]
-    # The values of the channels that changed; None for one without a value.
-    changed: Mapping[str, Parts | None]
-    # Computes the value of any other channel, if the parent does not have it.
+    changed: Collection[str]
+    # Serializes the value of a channel; None for one without a value.
     get_parts: Callable[[str], Parts | None]
 
 
@@ -113,23 +113,28 @@ class Threads(ThreadReader):
                 base = await self._find_parent(session, draft)
             new = _NewValues(cache)
             channels = _build_channels(draft, base, new)
-            await self._send_surplus(session, cache, new)
+            if await self._append_surplus(session, cache, new):
+                return await attempt(cache)
             record = records.build_record(
                 namespace,
                 draft.id,
                 draft.parent,
                 draft.body,
                 draft.metadata,
-                {name: new.place(channel) for name, channel in channels.items()},
+                {
+                    name: channel._replace(positions=tuple(map(new.place, channel.positions)))
+                    for name, channel in channels.items()
+                },
                 base,
             )
-            # Ids grow with time, so most often this one is new.
+            # Ids of checkpoints grow, so most often this one is new.
             if cache.has_hidden and newest is not None and draft.id <= newest.id:
                 await self._unpack_writes(session, cache, draft)
-            position = await self._send(session, cache, new, record)
+            position = await self._append(session, cache, [*new.values], [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
             self._grow_cache(session, cache, cache.add_checkpoint(newest))
+            return None
 
         await self._try(session, attempt)
 
@@ -146,11 +151,16 @@ class Threads(ThreadReader):
 
         async def attempt(cache: ThreadCache) -> None:
             new = _NewValues(cache)
-            numbered = [(number, channel, new.add(value)) for number, channel, value in writes]
-            await self._send_surplus(session, cache, new)
-            placed = [(number, channel, new.get_position(at)) for number, channel, at in numbered]
+            added = [new.add(value) for _, _, value in writes]
+            if await self._append_surplus(session, cache, new):
+                return await attempt(cache)
+            placed = [
+                (number, channel, new.place(at))
+                for (number, channel, _), at in zip(writes, added, strict=True)
+            ]
             record = records.build_writes(namespace, checkpoint_id, task, path, placed)
-            await self._send(session, cache, new, record)
+            await self._append(session, cache, [*new.values], [record])
+            return None
 
         await self._try(session, attempt)
 
@@ -231,46 +241,34 @@ class Threads(ThreadReader):
         if found is not None and not is_visible(found.head, found.checkpoint.position):
             _, (writes,) = await self.read_writes(session, [found.checkpoint])
             again = records.build_writes_again(found.checkpoint, writes)
-            await self._append_all(session, cache, again, BATCH_ENTRIES_MAX)
+            for batch in _batch(again, BATCH_ENTRIES_MAX):
+                await self._append(session, cache, [], batch)
 
-    async def _send_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> None:
-        """Append values that do not fit into one batch with their record."""
-        while batch := new.take_surplus():
-            new.sent += (await self._append(session, cache, batch)).positions
+    async def _append_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> bool:
+        """Append new values, if they do not fit into one batch with their record.
 
-    async def _send(
-        self, session: str, cache: ThreadCache, new: _NewValues, record: StoredCheckpoint
-    ) -> int:
-        """Append values with the record that refers to them; return where the record is."""
-        receipt = await self._append(session, cache, [*new.unsent, record])
-        position: int = receipt.positions[-1]
-        size = 0
-        for at, value in new.resolve(position):
-            cache.add_value(at, value)
-            size += len(value[1])
-        self._grow_cache(session, cache, size)
-        return position
-
-    async def _append_all(
-        self,
-        session: str,
-        cache: ThreadCache,
-        entries: Sequence[StoredCheckpoint],
-        at_once: int,
-    ) -> None:
-        for start in range(0, len(entries), at_once):
-            await self._append(session, cache, entries[start : start + at_once])
+        Then they are in the thread, and the record is to be built again.
+        """
+        batches = list(_divide(new.values))
+        if len(batches) <= 1:
+            return False
+        for batch in batches:
+            await self._append(session, cache, batch, [])
+        return True
 
     async def _append(
         self,
         session: str,
         cache: ThreadCache,
-        entries: Sequence[StoredCheckpoint | StoredValue],
-    ) -> Receipt:
+        values: Sequence[SerializedValue],
+        stored: Sequence[StoredCheckpoint],
+    ) -> int:
+        """Append values and records as one batch; return the last position."""
+        entries = [*map(records.to_stored, values), *stored]
         # A blocking store is wrapped, to be awaited.
         settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
         append = checkpoints.append_entries(settings, session, entries, cache.version)
-        receipt: Receipt = await self._run(append)
+        receipt = await self._run(append)
         with self._lock:
             if cache.view != get_view(receipt.version):
                 # The thread begins: an append to a life that has ended is refused.
@@ -278,7 +276,11 @@ class Threads(ThreadReader):
                 self._caches[session] = cache
                 self._cached_bytes += cache.size
             cache.version = receipt.version
-        return receipt
+        for position, value in zip(receipt.positions, values, strict=False):
+            cache.add_value(position, value)
+        self._grow_cache(session, cache, sum(len(data) for _, data in values))
+        last: int = receipt.positions[-1]
+        return last
 
     # Maintenance
 
@@ -382,14 +384,35 @@ class Threads(ThreadReader):
             at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and is_visible(head, at)
         }
         packs = _iter_packs(packed, {at: values[at] for at in wanted - stay})
-        packed_entries = list(map(records.build_pack, packs))
-        await self._append_all(session, cache, packed_entries, _PACKS_APPENDED)
-        await self._append_all(session, cache, last, BATCH_ENTRIES_MAX)
+        for batch in (
+            *_batch(list(map(records.build_pack, packs)), _PACKS_APPENDED),
+            *_batch(last, BATCH_ENTRIES_MAX),
+        ):
+            await self._append(session, cache, [], batch)
         return stay
 
 
 def _read_head(session: str) -> Plan[Head]:
     return (yield from perform(ReadHead(session)))
+
+
+def _batch(entries: Sequence[StoredCheckpoint], size: int) -> Iterator[Sequence[StoredCheckpoint]]:
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]
+
+
+def _divide(values: Iterable[SerializedValue]) -> Iterator[list[SerializedValue]]:
+    """Divide values into batches that are appended with a record at most."""
+    batch: list[SerializedValue] = []
+    size = 0
+    for value in values:
+        size += len(value[1])
+        if batch and (len(batch) == BATCH_ENTRIES_MAX - 1 or size > _VALUES_BYTES_MAX):
+            yield batch
+            batch, size = [], len(value[1])
+        batch.append(value)
+    if batch:
+        yield batch
 
 
 def _iter_packs(
@@ -444,12 +467,10 @@ def _build_channels(
     channels: dict[str, ChannelValue] = {}
     for name, version in draft.versions.items():
         old = before.get(name)
+        # If the parent is not there, or has another version, this is a copy of a checkpoint.
         if name not in draft.changed and old is not None and old.version == version:
             channels[name] = old
-            continue
-        # If the parent is not there, or has another version, this is a copy of a checkpoint.
-        parts = draft.changed[name] if name in draft.changed else draft.get_parts(name)
-        if parts is not None:
+        elif (parts := draft.get_parts(name)) is not None:
             places = new.add_all(parts.values, () if old is None else old.positions)
             channels[name] = ChannelValue(version, parts.form, places, parts.keys)
     return channels
@@ -460,9 +481,8 @@ class _NewValues:
 
     def __init__(self, cache: ThreadCache) -> None:
         self._cache = cache
-        self._numbers: dict[SerializedValue, int] = {}
-        # Positions of values that were sent before their record.
-        self.sent: list[int] = []
+        # Each with its number.
+        self.values: dict[SerializedValue, int] = {}
 
     def add_all(self, values: Sequence[SerializedValue], before: Sequence[int]) -> tuple[int, ...]:
         """Return where values are; most often they begin with those of the channel `before`."""
@@ -475,45 +495,8 @@ class _NewValues:
         """Return where a value is, or the number of a new one, as -1 - n."""
         if (position := self._cache.positions.get(value)) is not None:
             return position
-        return -1 - self._numbers.setdefault(value, len(self._numbers))
+        return -1 - self.values.setdefault(value, len(self.values))
 
-    def take_surplus(self) -> list[StoredValue]:
-        """Return values to send before the record, if they do not fit into one batch with it."""
-        waiting = list(self._numbers)[len(self.sent) :]
-        size = sum(len(data) for _, data in waiting)
-        if len(waiting) < BATCH_ENTRIES_MAX and size <= _VALUES_BYTES_MAX:
-            return []
-        batch: list[SerializedValue] = []
-        size = 0
-        for value in waiting[:BATCH_ENTRIES_MAX]:
-            size += len(value[1])
-            if batch and size > _VALUES_BYTES_MAX:
-                break
-            batch.append(value)
-        return list(map(records.to_stored, batch))
-
-    @property
-    def unsent(self) -> list[StoredValue]:
-        """The values to send with the record."""
-        return list(map(records.to_stored, list(self._numbers)[len(self.sent) :]))
-
-    def get_position(self, at: int) -> int:
-        """Return where a value is, relative to the record if it is sent with it."""
-        if at >= 0:
-            return at
-        number = -1 - at
-        return self.sent[number] if number < len(self.sent) else number - len(self._numbers)
-
-    def place(self, channel: ChannelValue) -> ChannelValue:
-        """Replace the numbers of new values by their positions."""
-        if not self._numbers:
-            return channel
-        place = self.get_position
-        positions = tuple([at if at >= 0 else place(at) for at in channel.positions])
-        return channel._replace(positions=positions)
-
-    def resolve(self, record: int) -> Iterable[tuple[int, SerializedValue]]:
-        """Iterate over the positions and values of all that is new."""
-        for value, number in self._numbers.items():
-            at = self.get_position(-1 - number)
-            yield at if at >= 0 else record + at, value
+    def place(self, at: int) -> int:
+        """Return where a value is; a new one, how far before the record it is appended."""
+        return at if at >= 0 else -1 - at - len(self.values)

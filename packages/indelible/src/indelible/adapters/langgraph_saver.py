@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
@@ -445,10 +445,11 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
         values = checkpoint["channel_values"]
-        changed: dict[str, Parts | None] = {
-            name: records.split(values[name], dump) if name in values else None
-            for name in new_versions
-        }
+
+        @cache
+        def get_parts(name: str) -> Parts | None:
+            return records.split(values[name], dump) if name in values else None
+
         draft = CheckpointDraft(
             namespace,
             checkpoint["id"],
@@ -456,8 +457,8 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             dump({key: value for key, value in checkpoint.items() if key != "channel_values"}),
             dump(get_checkpoint_metadata(config, metadata)),
             checkpoint["channel_versions"],
-            changed,
-            lambda name: records.split(values[name], dump) if name in values else None,
+            new_versions,
+            get_parts,
         )
         newest = parent is None or configurable.get(_NEWEST, True)
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
