@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, view
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_records import CheckpointRecord, SerializedValue, Write
+from indelible.adapters.conversations import retry
 from indelible.core.operations import Head
 from indelible.core.plan import Plan
 from indelible.core.plans import checkpoints
@@ -28,9 +29,6 @@ T = TypeVar("T")
 
 # Sessions of threads. No collection of memories has such an id: in labels, ~ is escaped.
 THREAD_PREFIX: Final = "~thread/"
-# How often something is tried again because others changed the thread meanwhile. Whenever one
-# writer must try again, another one was successful.
-ATTEMPTS_MAX: Final = 100
 # Records that are read at once while a thread is listed.
 _PAGE: Final = 32
 _THREADS_CACHED: Final = 512
@@ -209,18 +207,21 @@ class ThreadReader:
         If the thread is pruned meanwhile, it goes on with those that are left.
         """
         seen: set[tuple[str, str]] = set()
-        for attempt in range(ATTEMPTS_MAX):
+        state = self._iter_state(session, namespace)
+
+        async def find_next() -> FoundCheckpoint | None:
+            nonlocal state
             try:
-                async for found in self._iter_state(session, namespace):
-                    name = found.checkpoint.namespace, found.checkpoint.id
-                    if name not in seen:
-                        seen.add(name)
-                        yield found
+                return await anext(state, None)
             except ConflictError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                return
+                state = self._iter_state(session, namespace)
+                raise
+
+        while (found := await retry(session, find_next)) is not None:
+            name = found.checkpoint.namespace, found.checkpoint.id
+            if name not in seen:
+                seen.add(name)
+                yield found
 
     async def _iter_state(
         self, session: str, namespace: str | None

@@ -26,7 +26,6 @@ from weakref import WeakValueDictionary
 from indelible import AsyncMemoryStore, ConflictError
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_reader import (
-    ATTEMPTS_MAX,
     ThreadCache,
     ThreadReader,
     get_thread_id,
@@ -41,11 +40,12 @@ from indelible.adapters.checkpoint_records import (
     Parts,
     SerializedValue,
 )
+from indelible.adapters.conversations import retry
 from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
 from indelible.core.operations import Head, ReadHead, Scrub
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import checkpoints
-from indelible.model import StoredCheckpoint
+from indelible.model import StoredCheckpoint, StoredValue
 
 # Values are longer in base 64.
 _VALUES_BYTES_MAX: Final = BATCH_BYTES_MAX // 2
@@ -171,24 +171,21 @@ class Threads(ThreadReader):
     ) -> None:
         """Try something on what is cached of a thread, until that is not out of date."""
         async with self._take_turn(session):
-            cache = self._caches.get(session) or await self._refresh(session)
-            for _ in range(ATTEMPTS_MAX):
+            cached = self._caches.get(session)
+
+            async def attempt_once() -> None:
+                nonlocal cached
+                cache, cached = cached or await self._refresh(session), None
                 try:
-                    return await attempt(cache)
-                except ConflictError as error:
-                    if error.details.get("reason") not in ("version", "view"):
-                        raise
-                    cache = await self._refresh(session)
+                    await attempt(cache)
+                except ConflictError:
+                    raise
                 except BaseException:
                     # Whether something was appended is not known.
                     self._drop_cache(session)
                     raise
-        raise ConflictError(
-            f"others kept changing the thread {get_thread_id(session)!r}; nothing was changed. Try"
-            " again.",
-            session=session,
-            reason="version",
-        )
+
+            await retry(session, attempt_once)
 
     @asynccontextmanager
     async def _take_turn(self, session: str) -> AsyncIterator[None]:
@@ -264,7 +261,7 @@ class Threads(ThreadReader):
         stored: Sequence[StoredCheckpoint],
     ) -> int:
         """Append values and records as one batch; return the last position."""
-        entries = [*map(records.to_stored, values), *stored]
+        entries: list[StoredValue | StoredCheckpoint] = [*map(records.to_stored, values), *stored]
         # A blocking store is wrapped, to be awaited.
         settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
         append = checkpoints.append_entries(settings, session, entries, cache.version)

@@ -13,13 +13,11 @@ from datetime import UTC
 from typing import Any, Final, cast
 from uuid import NAMESPACE_URL, uuid5
 
-from indelible import ChatMessage, ConflictError, Entry, Snapshot, ViewChange
+from indelible import ChatMessage, Entry, Snapshot, ViewChange
 from indelible.adapters.conversations import (
-    ATTEMPTS_MAX,
-    build_race_error,
     get_message,
-    is_race,
     read_visible,
+    retry,
 )
 from indelible.adapters.forms import (
     MessageParts,
@@ -79,25 +77,22 @@ class IndelibleSessionStore(SessionStore):
         if not entries:
             return
         session = build_session_id(key)
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt() -> _TranscriptState:
             known = self._states.pop(session, None) or await self._read(key)
             fresh = _find_new(entries, known.uuids)
             if not fresh:
-                self._remember(session, known)
-                return
+                return known
             summary = _fold_summary(key, known.summary, fresh)
             batch = [_to_message(entry, None) for entry in fresh[:-1]]
             batch.append(_to_message(fresh[-1], summary))
-            try:
-                receipt = await self._store.add_messages(session, batch, expected=known.version)
-            except ConflictError as conflict:
-                if not is_race(conflict):
-                    raise
-                continue
+            receipt = await self._store.add_messages(session, batch, expected=known.version)
             uuids = known.uuids.union(_list_uuids(fresh))
-            self._remember(session, _TranscriptState(receipt.version, uuids, summary))
-            return
-        raise build_race_error(session)
+            return _TranscriptState(receipt.version, uuids, summary)
+
+        self._states[session] = await retry(session, attempt)
+        while len(self._states) > _REMEMBERED_MAX:
+            self._states.popitem(last=False)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a transcript, in order; None if there are none.
@@ -162,11 +157,6 @@ class IndelibleSessionStore(SessionStore):
         entries = _to_entries(key, shown.entries)
         summaries = filter(None, map(_get_summary, reversed(shown.messages)))
         return _TranscriptState(shown.version, set(_list_uuids(entries)), next(summaries, None))
-
-    def _remember(self, session: str, known: _TranscriptState) -> None:
-        self._states[session] = known
-        while len(self._states) > _REMEMBERED_MAX:
-            self._states.popitem(last=False)
 
     async def _forget(self, session: str) -> None:
         self._states.pop(session, None)

@@ -22,13 +22,13 @@ from typing import Any, Final, Literal, TypeAlias
 from indelible import ConflictError, FormatError, UsageError
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_reader import (
-    ATTEMPTS_MAX,
     FoundCheckpoint,
     build_session,
     get_thread_id,
 )
 from indelible.adapters.checkpoint_records import CheckpointHeader, Parts, Write
 from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
+from indelible.adapters.conversations import build_race_error, retry
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -279,41 +279,18 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _get_tuple(self, threads: Threads, config: RunnableConfig) -> CheckpointTuple | None:
         session, namespace = _get_place(config)
         checkpoint_id = get_checkpoint_id(config)
-        built = await self._read(threads, session, namespace, checkpoint_id)
+        built = await retry(
+            session, lambda: self._find_tuple(threads, session, namespace, checkpoint_id)
+        )
         if built is not None and checkpoint_id is None:
             built.config["configurable"][_NEWEST] = True
         return built
 
-    async def _read(
-        self,
-        threads: Threads,
-        session: str,
-        namespace: str,
-        checkpoint_id: str | None,
-        found: FoundCheckpoint | None = None,
+    async def _find_tuple(
+        self, threads: Threads, session: str, namespace: str, checkpoint_id: str | None
     ) -> CheckpointTuple | None:
-        """Read a checkpoint with its values and writes.
-
-        If the thread is pruned meanwhile, it is found again; `found` is where it was before.
-        """
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                found = found or await threads.find(session, namespace, checkpoint_id)
-                if found is None:
-                    return None
-                built = await self._build_tuple(threads, session, found)
-            except ConflictError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                if built is not None:
-                    return built
-            found = None
-        raise ConflictError(
-            f"the thread {get_thread_id(session)!r} was erased again and again while it was read",
-            session=session,
-            reason="view",
-        )
+        found = await threads.find(session, namespace, checkpoint_id)
+        return None if found is None else await self._build_tuple(threads, session, found)
 
     async def _list(
         self,
@@ -340,23 +317,26 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 metadata = self.serde.loads_typed(checkpoint.metadata)
                 if any(metadata.get(key) != value for key, value in (wanted or {}).items()):
                     continue
-                built = await self._read(
-                    threads, session, checkpoint.namespace, checkpoint.id, found
-                )
+                try:
+                    built: CheckpointTuple | None = await self._build_tuple(threads, session, found)
+                except ConflictError:
+                    # The thread was pruned meanwhile.
+                    name = checkpoint.namespace, checkpoint.id
+                    built = await retry(session, partial(self._find_tuple, threads, session, *name))
                 if built is not None:
                     left = None if left is None else left - 1
                     yield built
 
     async def _build_tuple(
         self, threads: Threads, session: str, found: FoundCheckpoint
-    ) -> CheckpointTuple | None:
-        """Read what a checkpoint refers to; None if some of it may have been erased since."""
+    ) -> CheckpointTuple:
+        """Read what a checkpoint refers to; a conflict if some may have been erased since."""
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
         head, (writes,) = await threads.read_writes(session, [checkpoint])
         if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
-            return None
+            raise build_race_error(session)
         writes.sort(key=_get_write_order)
         needed = chain.from_iterable(channel.positions for channel in channels.values())
         needed = chain(needed, [write.position for write in writes])
@@ -386,21 +366,13 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _get_delta_history(
         self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the ancestors of a checkpoint back to those that hold the channels.
-
-        If the thread is pruned meanwhile, they are found again.
-        """
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                return await self._read_delta_history(threads, config, channels)
-            except ConflictError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-        raise AssertionError("unreachable")
+        session, _ = _get_place(config)
+        return await retry(session, lambda: self._read_delta_history(threads, config, channels))
 
     async def _read_delta_history(
         self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the ancestors of a checkpoint back to those that hold the channels."""
         session, namespace = _get_place(config)
         history: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         target = await threads.find(session, namespace, get_checkpoint_id(config))
