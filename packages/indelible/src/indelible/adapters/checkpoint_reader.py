@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, view
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_records import CheckpointRecord, SerializedValue, Write
-from indelible.adapters.conversations import retry
+from indelible.adapters.conversations import iter_session_ids, retry
 from indelible.core.operations import Head
 from indelible.core.plan import Plan
 from indelible.core.plans import checkpoints
@@ -276,15 +276,9 @@ class ThreadReader:
             wanted = add(late.checkpoint)
         return ancestors
 
-    async def iter_sessions(self) -> AsyncIterator[str]:
+    def iter_sessions(self) -> AsyncIterator[str]:
         """Iterate over the sessions of all threads."""
-        cursor: str | None = None
-        while True:
-            page = await self._store.list_sessions(prefix=THREAD_PREFIX, order="id", cursor=cursor)
-            for session in page.ids:
-                yield session
-            if (cursor := page.cursor) is None:
-                return
+        return iter_session_ids(self._store, THREAD_PREFIX)
 
     # Reading
 

@@ -16,6 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 from indelible import ChatMessage, Entry, Snapshot, ViewChange
 from indelible.adapters.conversations import (
     get_message,
+    iter_session_ids,
     read_visible,
     retry,
 )
@@ -125,7 +126,7 @@ class IndelibleSessionStore(SessionStore):
         session = build_session_id(key)
         if key.get("subpath") is None:
             # The session itself last, so that an interrupted deletion can be repeated.
-            async for name in self._iter_sessions(session + "/"):
+            async for name in iter_session_ids(self._store, session + "/"):
                 await self._forget(name)
         await self._forget(session)
 
@@ -136,7 +137,7 @@ class IndelibleSessionStore(SessionStore):
         )
         return [
             _decode_part(name.removeprefix(prefix + "/"))
-            async for name in self._iter_sessions(prefix + "/")
+            async for name in iter_session_ids(self._store, prefix + "/")
             if await self._read_newest(name) is not None
         ]
 
@@ -164,7 +165,7 @@ class IndelibleSessionStore(SessionStore):
 
     async def _iter_transcripts(self, project_key: str) -> AsyncIterator[tuple[str, Entry]]:
         prefix = _encode_part(project_key) + "/"
-        async for name in self._iter_sessions(prefix):
+        async for name in iter_session_ids(self._store, prefix):
             rest = name.removeprefix(prefix)
             if "/" not in rest and (newest := await self._read_newest(name)) is not None:
                 yield _decode_part(rest), newest
@@ -172,15 +173,6 @@ class IndelibleSessionStore(SessionStore):
     async def _read_newest(self, session: str) -> Entry | None:
         found = await self._store.get_entries(session, kinds=["message"], last=1)
         return found[0] if found else None
-
-    async def _iter_sessions(self, prefix: str) -> AsyncIterator[str]:
-        page = await self._store.list_sessions(prefix=prefix)
-        while True:
-            for name in page.ids:
-                yield name
-            if page.cursor is None:
-                return
-            page = await self._store.list_sessions(prefix=prefix, cursor=page.cursor)
 
 
 def build_session_id(key: SessionKey) -> str:

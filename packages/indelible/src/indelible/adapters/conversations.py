@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar
 
@@ -75,6 +75,17 @@ async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessa
         )
         entries += page
     return VisibleMessages(entries, version)
+
+
+async def iter_session_ids(store: AsyncMemoryStore, prefix: str) -> AsyncIterator[str]:
+    """Iterate over the sessions whose ids begin with a prefix, by id."""
+    cursor: str | None = None
+    while True:
+        page = await store.list_sessions(prefix=prefix, order="id", cursor=cursor)
+        for session_id in page.ids:
+            yield session_id
+        if (cursor := page.cursor) is None:
+            return
 
 
 async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from indelible import AsyncMemoryStore, Memory, UsageError
+from indelible.adapters.conversations import iter_session_ids
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -343,14 +344,9 @@ async def _iter_memories(
 async def _iter_collections(store: AsyncMemoryStore, prefix: Namespace) -> AsyncIterator[str]:
     """Iterate over the sessions whose labels begin with these, in order."""
     root = build_collection_id(prefix) if prefix else ""
-    cursor: str | None = None
-    while True:
-        page = await store.list_sessions(prefix=root, order="id", cursor=cursor)
-        for session in page.ids:
-            if not root or session == root or session.startswith(f"{root}/"):
-                yield session
-        if (cursor := page.cursor) is None:
-            return
+    async for session in iter_session_ids(store, root):
+        if not root or session == root or session.startswith(f"{root}/"):
+            yield session
 
 
 async def _list_namespaces(store: AsyncMemoryStore, op: ListNamespacesOp) -> list[Namespace]:
