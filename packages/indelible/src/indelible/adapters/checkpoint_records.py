@@ -1,9 +1,32 @@
-"""How a checkpoint is stored: as a record that refers to values, by what differs from its parent.
+"""How checkpoints are stored: as records that refer to values. Nothing here reads or writes.
 
-Elements of a list and items of a dict are values of their own, so that checkpoints share them;
-everything else is one value. A record refers to values by their positions in the thread, and to
-those that are appended with it by how far before it they are. What a channel has in common with
-that of the parent is one reference to it. Pure functions; nothing here reads or writes.
+A thread is a session. Its entries are values, which are the bytes of a serializer, and records. The
+elements of a list and the items of a dict are values of their own, so that checkpoints share them.
+Here a checkpoint has two messages and a name, a task writes a third message, the next checkpoint
+takes that in, and one more replaces the second message:
+
+    position  item      entry
+    0, 1, 2             values: "a", "b", "ana"
+    3         c ␟       {id: c1, channels: {messages: [1, list, [[-3, 2]]],
+                                            name: [1, one, [[-1, 1]]]}}
+    4                   value: "c"
+    5         w ␟ ␟ c1  {task: t, writes: [[0, messages, -1]]}
+    6         c ␟       {id: c2, parent: c1, chain: [3],
+                         channels: {messages: [2, list, [[0, 2, 1], [4, 1]]]}}
+    7                   value: "B"
+    8         c ␟       {id: c3, parent: c2, chain: [3, 6],
+                         channels: {messages: [3, list, [[0, 1, 1], [-1, 1], [2, 1, 1]]]}}
+
+- All checkpoints of a namespace (here "") are versions of one item, so the newest is found at once;
+  so are all writes for a checkpoint.
+- A channel has a version, a form, and pieces. `[4, 1]` is one value from position 4 on; `[-3, 2]`,
+  two values from three entries before the record on, because a batch does not know its positions.
+- A record with a `chain` is a difference to the last record of it: channels that are not named are
+  as they were there, unless `without` names them, and a piece `[0, 2, 1]` is the first two values
+  of the channel there. The whole chain is read at once. After 32 records comes a complete one.
+- `compact` and `prune` move entries into packs, each one compressed entry with the item
+  `p ␟ last ␟ first`, and hide them in the log. A position that is hidden is looked for in packs.
+  The newest checkpoint of a namespace is never in a pack.
 """
 
 from __future__ import annotations
