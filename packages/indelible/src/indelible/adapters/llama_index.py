@@ -33,6 +33,7 @@ from indelible.adapters.store_variants import (
     to_blocking,
 )
 from indelible.core.extras import build_missing_framework_error
+from indelible.core.tool_calls import parse_call
 
 try:
     from llama_index.core.base.llms.types import ChatMessage, MessageRole
@@ -400,11 +401,4 @@ def _find_calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any
     ]
     ids = {call["id"] for call in found}
     beside = [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
-    return found + [_parse_call(call) for call in beside if call.get("id") not in ids]
-
-
-def _parse_call(call: dict[str, Any]) -> dict[str, Any]:
-    """Parse a call in OpenAI's form, which LlamaIndex keeps beside a message."""
-    function = call.get("function")
-    named = function if isinstance(function, dict) else call
-    return build_call(call.get("id"), named.get("name"), named.get("arguments"))
+    return found + [build_call(*parse_call(call)) for call in beside if call.get("id") not in ids]
