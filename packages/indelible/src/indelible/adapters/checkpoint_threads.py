@@ -111,10 +111,9 @@ class Threads(ThreadReader):
             base = newest
             if base is None or base.id != draft.parent:
                 base = await self._find_parent(session, draft)
-            new = _NewValues(cache)
-            channels = _build_channels(draft, base, new)
+            channels = _build_channels(draft, base, new := _NewValues(cache))
             if await self._append_surplus(session, cache, new):
-                return await attempt(cache)
+                channels = _build_channels(draft, base, new := _NewValues(cache))
             record = records.build_record(
                 namespace,
                 draft.id,
@@ -122,7 +121,7 @@ class Threads(ThreadReader):
                 draft.body,
                 draft.metadata,
                 {
-                    name: channel._replace(positions=tuple(map(new.place, channel.positions)))
+                    name: channel._replace(positions=new.place(channel.positions))
                     for name, channel in channels.items()
                 },
                 base,
@@ -134,7 +133,6 @@ class Threads(ThreadReader):
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
             self._grow_cache(session, cache, cache.add_checkpoint(newest))
-            return None
 
         await self._try(session, attempt)
 
@@ -150,17 +148,14 @@ class Threads(ThreadReader):
         """Append writes of a task: number, channel and value of each."""
 
         async def attempt(cache: ThreadCache) -> None:
-            new = _NewValues(cache)
-            added = [new.add(value) for _, _, value in writes]
+            values = [value for _, _, value in writes]
+            added = (new := _NewValues(cache)).add_all(values)
             if await self._append_surplus(session, cache, new):
-                return await attempt(cache)
-            placed = [
-                (number, channel, new.place(at))
-                for (number, channel, _), at in zip(writes, added, strict=True)
-            ]
-            record = records.build_writes(namespace, checkpoint_id, task, path, placed)
+                added = (new := _NewValues(cache)).add_all(values)
+            placed = zip(writes, new.place(added), strict=True)
+            numbered = [(number, channel, at) for (number, channel, _), at in placed]
+            record = records.build_writes(namespace, checkpoint_id, task, path, numbered)
             await self._append(session, cache, [*new.values], [record])
-            return None
 
         await self._try(session, attempt)
 
@@ -481,19 +476,24 @@ class _NewValues:
         # Each with its number.
         self.values: dict[SerializedValue, int] = {}
 
-    def add_all(self, values: Sequence[SerializedValue], before: Sequence[int]) -> tuple[int, ...]:
-        """Return where values are; most often they begin with those of the channel `before`."""
-        known = tuple(map(self._cache.values.get, before))
-        if values[: len(before)] != known:
-            before = ()
-        return (*before, *map(self.add, values[len(before) :]))
+    def add_all(
+        self, values: Sequence[SerializedValue], before: Sequence[int] = ()
+    ) -> tuple[int, ...]:
+        """Return where values are, or the numbers of new ones, as -1 - n.
 
-    def add(self, value: SerializedValue) -> int:
-        """Return where a value is, or the number of a new one, as -1 - n."""
+        Most often they begin with those of the channel `before`.
+        """
+        known = tuple(map(self._cache.values.get, before))
+        if tuple(values[: len(before)]) != known:
+            before = ()
+        return (*before, *map(self._add, values[len(before) :]))
+
+    def _add(self, value: SerializedValue) -> int:
         if (position := self._cache.positions.get(value)) is not None:
             return position
         return -1 - self.values.setdefault(value, len(self.values))
 
-    def place(self, at: int) -> int:
-        """Return where a value is; a new one, how far before the record it is appended."""
-        return at if at >= 0 else -1 - at - len(self.values)
+    def place(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """Return where values are; of new ones, how far before the record they are appended."""
+        end = -1 - len(self.values)
+        return tuple([at if at >= 0 else end - at for at in positions])
