@@ -114,7 +114,7 @@ class ThreadReader:
             cache = self._caches.get(session)
             if cache is None or cache.view != (head.life, head.generation):
                 self._drop_locked(session)
-                hides = view.count(view.freeze(head.view, head.end)) < head.end - head.born
+                hides = view.count(head.visible) < head.end - head.born
                 cache = self._caches[session] = ThreadCache(head.version, hides)
             self._caches.move_to_end(session)
             return cache
@@ -354,8 +354,7 @@ class ThreadReader:
         self, session: str, head: Head, cache: ThreadCache, positions: Collection[int]
     ) -> dict[int, StoredCheckpoint]:
         """Read entries, from packs if they are not visible. Values go to the cache."""
-        shown = view.freeze(head.view, head.end)
-        hidden = view.subtract(view.from_positions(positions), shown)
+        hidden = view.subtract(view.from_positions(positions), head.visible)
         wanted = set(view.iter_positions(hidden)) - cache.packed.keys() - cache.values.keys()
         if wanted:
             packs = await self._find_packs(session, cache)
@@ -368,7 +367,7 @@ class ThreadReader:
             if isinstance(stored, StoredCheckpoint):
                 found[position] = stored
             else:
-                value = records.from_stored(stored)
+                value = records.from_stored(stored.type, stored.data)
                 cache.add_value(position, value)
                 size += len(value[1])
         self._grow_cache(session, cache, size)
@@ -416,7 +415,7 @@ def _choose_packs(packs: Iterable[PackPlace], wanted: Iterable[int]) -> list[Pac
 
 def is_visible(head: Head, position: int) -> bool:
     """Return whether a position is visible in the log."""
-    return view.contains(view.freeze(head.view, head.end), position, position + 1)
+    return view.contains(head.visible, position, position + 1)
 
 
 def get_view(version: str) -> tuple[str, int]:

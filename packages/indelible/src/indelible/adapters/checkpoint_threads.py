@@ -36,6 +36,7 @@ from indelible.adapters.checkpoint_records import (
     ChannelValue,
     CheckpointHeader,
     CheckpointRecord,
+    ListedCheckpoint,
     Pack,
     Parts,
     SerializedValue,
@@ -43,7 +44,7 @@ from indelible.adapters.checkpoint_records import (
 from indelible.adapters.conversations import retry
 from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
 from indelible.core.operations import Head, ReadHead, Scrub
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import perform
 from indelible.core.plans import checkpoints
 from indelible.model import StoredCheckpoint, StoredValue
 
@@ -56,17 +57,13 @@ _PACKED_BYTES_MAX: Final = 4 * 1024 * 1024
 # Packs of one append.
 _PACKS_APPENDED: Final = 8
 
-ChooseCheckpoints = Callable[[Sequence[CheckpointHeader]], Sequence[CheckpointHeader]]
+ChooseCheckpoints = Callable[[Sequence[ListedCheckpoint]], Sequence[ListedCheckpoint]]
 
 
 class CheckpointDraft(NamedTuple):
     """A checkpoint that is to be stored."""
 
-    namespace: str
-    id: str
-    parent: str | None
-    body: SerializedValue
-    metadata: SerializedValue
+    header: CheckpointHeader
     # The versions of all channels, and which of them changed.
     versions: Mapping[str, records.Version]
     changed: Collection[str]
@@ -100,35 +97,28 @@ class Threads(ThreadReader):
         If it `continues` its parent, that must be the newest of the namespace, or there must be
         none if it has no parent; otherwise it is a `ConflictError`.
         """
-        namespace = draft.namespace
+        header, namespace = draft.header, draft.header.namespace
 
         async def attempt(cache: ThreadCache) -> None:
             newest = cache.newest.get(namespace)
-            if newest is None and (continues or cache.has_hidden or draft.parent is not None):
+            if newest is None and (continues or cache.has_hidden or header.parent is not None):
                 newest = await self._find_newest(session, namespace, cache)
             if continues:
-                _refuse_if_moved(session, draft.parent, None if newest is None else newest.id)
+                _refuse_if_moved(session, header.parent, None if newest is None else newest.id)
             base = newest
-            if base is None or base.id != draft.parent:
-                base = await self._find_parent(session, draft)
+            if base is None or base.id != header.parent:
+                base = await self._find_parent(session, header)
             channels = _build_channels(draft, base, new := _NewValues(cache))
             if await self._append_surplus(session, cache, new):
                 channels = _build_channels(draft, base, new := _NewValues(cache))
-            record = records.build_record(
-                namespace,
-                draft.id,
-                draft.parent,
-                draft.body,
-                draft.metadata,
-                {
-                    name: channel._replace(positions=new.place(channel.positions))
-                    for name, channel in channels.items()
-                },
-                base,
-            )
+            placed = {
+                name: channel._replace(positions=new.place(channel.positions))
+                for name, channel in channels.items()
+            }
+            record = records.build_record(header, placed, base)
             # Ids of checkpoints grow, so most often this one is new.
-            if cache.has_hidden and newest is not None and draft.id <= newest.id:
-                await self._unpack_writes(session, cache, draft)
+            if cache.has_hidden and newest is not None and header.id <= newest.id:
+                await self._unpack_writes(session, cache, header)
             position = await self._append(session, cache, [*new.values], [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
@@ -199,7 +189,7 @@ class Threads(ThreadReader):
 
     async def _refresh(self, session: str) -> ThreadCache:
         """Look at the version of a thread again. What was read in this view stays valid."""
-        head = await self._run(_read_head(session))
+        head = await self._run(perform(ReadHead(session)))
         cache = self._get_cache(session, head)
         cache.version = head.version
         cache.newest = {}
@@ -216,20 +206,20 @@ class Threads(ThreadReader):
         cache.newest[namespace] = found.checkpoint
         return found.checkpoint
 
-    async def _find_parent(self, session: str, draft: CheckpointDraft) -> CheckpointRecord | None:
-        if draft.parent is None:
+    async def _find_parent(self, session: str, header: CheckpointHeader) -> CheckpointRecord | None:
+        if header.parent is None:
             return None
-        found = await self.find(session, draft.namespace, draft.parent)
+        found = await self.find(session, header.namespace, header.parent)
         return None if found is None else found.checkpoint
 
     async def _unpack_writes(
-        self, session: str, cache: ThreadCache, draft: CheckpointDraft
+        self, session: str, cache: ThreadCache, header: CheckpointHeader
     ) -> None:
         """Append the writes for a checkpoint of this id again, if it is in a pack.
 
         The writes for a checkpoint that is not in a pack are not looked for in packs.
         """
-        found = await self.find(session, draft.namespace, draft.id)
+        found = await self.find(session, header.namespace, header.id)
         if found is not None and not is_visible(found.head, found.checkpoint.position):
             _, (writes,) = await self.read_writes(session, [found.checkpoint])
             again = records.build_writes_again(found.checkpoint, writes)
@@ -304,10 +294,10 @@ class Threads(ThreadReader):
         async def attempt(cache: ThreadCache) -> None:
             nonlocal counts
             found = await self._read_all(session, cache)
-            headers = records.parse_headers(found.checkpoints)
-            chosen = choose(headers)
-            counts = len(chosen), len(headers) - len(chosen)
-            if not headers or (counts[1] == 0 and not always):
+            listed = records.list_checkpoints(found.checkpoints)
+            chosen = choose(listed)
+            counts = len(chosen), len(listed) - len(chosen)
+            if not listed or (counts[1] == 0 and not always):
                 return
             stay = await self._append_again(session, cache, found, chosen)
             head = found.head
@@ -340,11 +330,11 @@ class Threads(ThreadReader):
         session: str,
         cache: ThreadCache,
         found: ThreadEntries,
-        chosen: Sequence[CheckpointHeader],
+        chosen: Sequence[ListedCheckpoint],
     ) -> set[int]:
         """Append what is to be kept; return the positions of what stays where it is."""
         head = found.head
-        newest: dict[str, CheckpointHeader] = {}
+        newest: dict[str, ListedCheckpoint] = {}
         for header in chosen:
             newest.setdefault(header.namespace, header)
         moved = {header.position for header in newest.values()}
@@ -357,14 +347,14 @@ class Threads(ThreadReader):
             if not kept.issuperset(records.get_chain(stored)):
                 # Nothing that is to be erased may be referred to.
                 (checkpoint,) = await self._load(session, head, [header.position])
-                stored = records.build_full_record(checkpoint)
+                stored = records.build_record(checkpoint, checkpoint.channels)
             packed[header.position] = stored
             item = records.build_writes_item(header.namespace, header.id)
             packed |= await self._read_records(session, head, found.writes.get(item, ()))
         last: list[StoredCheckpoint] = []
         for checkpoint in await self._load(session, head, sorted(moved)):
             _, (writes,) = await self.read_writes(session, [checkpoint])
-            last += [records.build_full_record(checkpoint)]
+            last += [records.build_record(checkpoint, checkpoint.channels)]
             last += records.build_writes_again(checkpoint, writes)
         wanted = {
             position
@@ -382,10 +372,6 @@ class Threads(ThreadReader):
         ):
             await self._append(session, cache, [], batch)
         return stay
-
-
-def _read_head(session: str) -> Plan[Head]:
-    return (yield from perform(ReadHead(session)))
 
 
 def _batch(entries: Sequence[StoredCheckpoint], size: int) -> Iterator[Sequence[StoredCheckpoint]]:

@@ -26,7 +26,7 @@ from indelible.adapters.checkpoint_reader import (
     build_session,
     get_thread_id,
 )
-from indelible.adapters.checkpoint_records import CheckpointHeader, Parts, Write
+from indelible.adapters.checkpoint_records import CheckpointHeader, ListedCheckpoint, Parts, Write
 from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
 from indelible.adapters.conversations import build_race_error, retry
 from indelible.adapters.store_variants import (
@@ -422,16 +422,14 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         def get_parts(name: str) -> Parts | None:
             return records.split(values[name], dump) if name in values else None
 
-        draft = CheckpointDraft(
-            namespace,
-            checkpoint["id"],
-            parent,
-            dump({key: value for key, value in checkpoint.items() if key != "channel_values"}),
-            dump(get_checkpoint_metadata(config, metadata)),
-            checkpoint["channel_versions"],
-            new_versions,
-            get_parts,
+        header = CheckpointHeader(
+            namespace=namespace,
+            id=checkpoint["id"],
+            parent=parent,
+            body=dump({key: each for key, each in checkpoint.items() if key != "channel_values"}),
+            metadata=dump(get_checkpoint_metadata(config, metadata)),
         )
+        draft = CheckpointDraft(header, checkpoint["channel_versions"], new_versions, get_parts)
         newest = parent is None or configurable.get(_NEWEST, True)
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
         return _build_config(session, namespace, checkpoint["id"], newest=newest)
@@ -482,8 +480,8 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         return receipt
 
     def _choose_kept(
-        self, keep: Keep, found: Sequence[CheckpointHeader]
-    ) -> Sequence[CheckpointHeader]:
+        self, keep: Keep, found: Sequence[ListedCheckpoint]
+    ) -> Sequence[ListedCheckpoint]:
         """Choose the checkpoints to keep, and what they are rebuilt from.
 
         The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
@@ -501,10 +499,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             ):
                 continue
             missing = set(load(checkpoint.metadata).get(_DELTA_COUNTERS) or ())
-            each: CheckpointHeader | None = checkpoint
+            each: ListedCheckpoint | None = checkpoint
             while each is not None:
                 chosen.add((each.namespace, each.id))
-                missing -= each.channels
+                missing.difference_update(each.channels)
                 parent = each.parent if missing else None
                 each = None if parent is None else by_id.get((each.namespace, parent))
         return [each for each in found if (each.namespace, each.id) in chosen]
@@ -512,7 +510,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
         unwanted = set(run_ids)
 
-        def choose(found: Sequence[CheckpointHeader]) -> Sequence[CheckpointHeader]:
+        def choose(found: Sequence[ListedCheckpoint]) -> Sequence[ListedCheckpoint]:
             load = self.serde.loads_typed
             return [each for each in found if load(each.metadata).get("run_id") not in unwanted]
 
