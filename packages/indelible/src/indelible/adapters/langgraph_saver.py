@@ -27,7 +27,7 @@ from indelible.adapters.checkpoint_reader import (
     get_thread_id,
 )
 from indelible.adapters.checkpoint_records import CheckpointHeader, ListedCheckpoint, Parts, Write
-from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
+from indelible.adapters.checkpoint_threads import CheckpointDraft, ChooseCheckpoints, Threads
 from indelible.adapters.conversations import build_race_error, retry
 from indelible.adapters.store_variants import (
     Store,
@@ -460,24 +460,49 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             raise UsageError(
                 f'strategy is "keep_latest", "delete" or Keep(…), not {strategy!r}', value=strategy
             )
-        receipt = PruneReceipt()
+        if isinstance(strategy, Keep):
+            return await self._rewrite(threads, thread_ids, partial(self._choose_kept, strategy))
+        number = erased = 0
         async for session in _iter_threads(threads, thread_ids):
-            if isinstance(strategy, Keep):
-                choose = partial(self._choose_kept, strategy)
-                kept, erased = await threads.rewrite(session, choose, always=False)
-            else:
-                kept, erased = 0, len([each async for each in threads.iter_checkpoints(session)])
-                await threads.forget(session)
-            receipt = _add_to_receipt(receipt, kept, erased)
-        return receipt
+            number += 1
+            erased += len([each async for each in threads.iter_checkpoints(session)])
+            await threads.forget(session)
+        return PruneReceipt(threads=number, erased=erased)
 
     async def _compact(self, threads: Threads, thread_ids: Sequence[str] | None) -> PruneReceipt:
-        receipt = PruneReceipt()
-        async for session in _iter_threads(threads, thread_ids):
-            counts = await threads.rewrite(session, lambda found: found, always=True)
-            receipt = _add_to_receipt(receipt, *counts)
+        receipt = await self._rewrite(threads, thread_ids, lambda found: found, always=True)
         await threads.clear_free_space()
         return receipt
+
+    async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
+        unwanted = set(run_ids)
+        load = self.serde.loads_typed
+        await self._rewrite(
+            threads,
+            None,
+            lambda found: [
+                each for each in found if load(each.metadata).get("run_id") not in unwanted
+            ],
+        )
+
+    async def _rewrite(
+        self,
+        threads: Threads,
+        thread_ids: Sequence[str] | None,
+        choose: ChooseCheckpoints,
+        *,
+        always: bool = False,
+    ) -> PruneReceipt:
+        """Keep the chosen checkpoints of threads; see `Threads.rewrite`."""
+        counts = [
+            await threads.rewrite(session, choose, always=always)
+            async for session in _iter_threads(threads, thread_ids)
+        ]
+        return PruneReceipt(
+            threads=len(counts),
+            kept=sum(kept for kept, _ in counts),
+            erased=sum(erased for _, erased in counts),
+        )
 
     def _choose_kept(
         self, keep: Keep, found: Sequence[ListedCheckpoint]
@@ -506,16 +531,6 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 parent = each.parent if missing else None
                 each = None if parent is None else by_id.get((each.namespace, parent))
         return [each for each in found if (each.namespace, each.id) in chosen]
-
-    async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
-        unwanted = set(run_ids)
-
-        def choose(found: Sequence[ListedCheckpoint]) -> Sequence[ListedCheckpoint]:
-            load = self.serde.loads_typed
-            return [each for each in found if load(each.metadata).get("run_id") not in unwanted]
-
-        async for session in threads.iter_sessions():
-            await threads.rewrite(session, choose, always=False)
 
 
 @contextmanager
@@ -547,12 +562,6 @@ async def _iter_threads(threads: Threads, thread_ids: Sequence[str] | None) -> A
             yield session
     for thread_id in thread_ids or ():
         yield build_session(thread_id)
-
-
-def _add_to_receipt(receipt: PruneReceipt, kept: int, erased: int) -> PruneReceipt:
-    return PruneReceipt(
-        threads=receipt.threads + 1, kept=receipt.kept + kept, erased=receipt.erased + erased
-    )
 
 
 def _get_place(config: RunnableConfig) -> tuple[str, str]:
