@@ -235,7 +235,8 @@ class IndelibleLangGraphStore(BaseStore):
         if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
             raise UsageError(
                 f"the embedder returned {vectors!r:.60} for {len(texts)} texts; one of LangGraph"
-                " takes a list of texts, and returns a list of numbers for each. Nothing was written"
+                " takes a list of texts, and returns a list of numbers for each. Nothing was"
+                " written"
             )
         return vectors
 
