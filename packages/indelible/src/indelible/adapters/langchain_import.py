@@ -35,19 +35,25 @@ Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImportReport:
-    """The result of an import: `equal` counts and `differ` lists sessions that existed already."""
+class SourceReport:
+    """The result of an import: `equal` counts and `differ` lists what existed already."""
 
-    sessions: int
-    messages: int
     equal: int
     differ: tuple[str, ...]
     dry_run: bool
 
     @property
     def ok(self) -> bool:
-        """Whether all sessions that were read are in the store."""
+        """Whether all that was read is in the store."""
         return not self.differ
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportReport(SourceReport):
+    """The result of an import of histories."""
+
+    sessions: int
+    messages: int
 
 
 def import_histories(

@@ -11,23 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.adapters.checkpoint_reader import build_session
-from indelible.adapters.langchain_import import Progress, open_postgres, open_sqlite
+from indelible.adapters.langchain_import import (
+    Progress,
+    SourceReport,
+    open_postgres,
+    open_sqlite,
+)
 from indelible.adapters.langgraph_saver import IndelibleSaver
 from indelible.connect import format_target, refuse_ambiguous
 from indelible.errors import FormatError, UnavailableError, UnsupportedError
 
-try:
+if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
-except ImportError as error:
-    from indelible.core.extras import build_missing_framework_error
-
-    raise build_missing_framework_error(
-        error, package="langgraph-checkpoint", extra="langgraph"
-    ) from error
 
 _QUERY = (
     "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints"
@@ -61,19 +60,11 @@ class ImportSource(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadImportReport:
-    """The result of an import: `equal` counts and `differ` lists threads that existed already."""
+class ThreadImportReport(SourceReport):
+    """The result of an import of threads."""
 
     threads: int
     checkpoints: int
-    equal: int
-    differ: tuple[str, ...]
-    dry_run: bool
-
-    @property
-    def ok(self) -> bool:
-        """Whether all threads that were read are in the store."""
-        return not self.differ
 
 
 def import_threads(

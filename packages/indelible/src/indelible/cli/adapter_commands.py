@@ -20,8 +20,7 @@ from indelible.connect import format_target
 from indelible.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from indelible.adapters.langchain_import import ImportReport
-    from indelible.adapters.langgraph_import import ThreadImportReport
+    from indelible.adapters.langchain_import import SourceReport
 
 # LangChain's own names, as its histories use them by default.
 TABLE = "message_store"
@@ -143,7 +142,7 @@ def import_langgraph(
 
 def _print_report(
     call: CommandContext,
-    report: ImportReport | ThreadImportReport,
+    report: SourceReport,
     imported: tuple[int, str],
     parts: str,
     why_differ: str,
