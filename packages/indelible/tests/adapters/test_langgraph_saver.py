@@ -19,6 +19,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 
 import indelible
+from indelible.adapters import checkpoint_reader
 from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
@@ -699,6 +700,16 @@ def test_a_compacted_thread_has_the_same_states(engine, tmp_path, name):
         compact_and_compare(store, *GRAPHS[name])
 
 
+@pytest.mark.parametrize("limit", ["_BYTES_CACHED", "_THREADS_CACHED"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_thread_that_does_not_fit_into_the_cache_has_the_same_states(
+    store, name, limit, monkeypatch
+):
+    monkeypatch.setattr(checkpoint_reader, limit, 0)
+    saver = compact_and_compare(store, *GRAPHS[name])
+    assert sum(cache.size for cache in saver._blocking._caches.values()) == 0
+
+
 def compact_and_compare(store, build, run):
     run(build().compile(checkpointer=IndelibleSaver(store)))
     before = describe_tuples(IndelibleSaver(store))
@@ -712,6 +723,7 @@ def compact_and_compare(store, build, run):
     after = describe_tuples(IndelibleSaver(store))
     assert len(after) > len(before)
     assert all(each in after for each in before)
+    return saver
 
 
 def test_compacting_packs_values_and_leaves_addresses(store, saver, config):

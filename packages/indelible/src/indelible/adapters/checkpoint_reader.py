@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, view
 from indelible.adapters import checkpoint_records as records
-from indelible.adapters.checkpoint_records import CheckpointRecord, SerializedValue, Write
+from indelible.adapters.checkpoint_records import CheckpointRecord, Pack, SerializedValue, Write
 from indelible.adapters.conversations import iter_session_ids, retry
 from indelible.core.operations import Head
 from indelible.core.plan import Plan
@@ -71,6 +71,7 @@ class ThreadCache:
     packs: tuple[PackPlace, ...] | None = None
     packs_read: set[int] = field(default_factory=set)
     packed: dict[int, StoredCheckpoint] = field(default_factory=dict)
+    # About how many bytes all this takes.
     size: int = 0
 
     @property
@@ -83,13 +84,22 @@ class ThreadCache:
         if position not in self.values:
             self.values[position] = value
             self.positions.setdefault(value, position)
+            self.size += len(value[1])
 
-    def add_checkpoint(self, found: CheckpointRecord) -> int:
-        """Note a checkpoint; return about how many bytes that takes."""
+    def add_checkpoint(self, found: CheckpointRecord) -> None:
+        """Note a checkpoint."""
         self.checkpoints[found.position] = found
         references = sum(len(each.positions) for each in found.channels.values())
-        size = _RECORD_BYTES + _REFERENCE_BYTES * references
-        return size + len(found.body[1]) + len(found.metadata[1])
+        self.size += _RECORD_BYTES + _REFERENCE_BYTES * references
+        self.size += len(found.body[1]) + len(found.metadata[1])
+
+    def add_pack(self, position: int, pack: Pack) -> None:
+        """Note the entries of a pack."""
+        self.packs_read.add(position)
+        self.packed.update(pack.records)
+        self.size += _RECORD_BYTES * len(pack.records)
+        for at, value in pack.values.items():
+            self.add_value(at, value)
 
 
 class ThreadReader:
@@ -100,7 +110,6 @@ class ThreadReader:
         self._lock = threading.Lock()
         # The thread that was used last comes last.
         self._caches: OrderedDict[str, ThreadCache] = OrderedDict()
-        self._cached_bytes = 0
 
     async def _run(self, plan: Plan[T]) -> T:
         """Run a plan that no public verb has."""
@@ -113,7 +122,6 @@ class ThreadReader:
         with self._lock:
             cache = self._caches.get(session)
             if cache is None or cache.view != (head.life, head.generation):
-                self._drop_locked(session)
                 hides = view.count(head.visible) < head.end - head.born
                 cache = self._caches[session] = ThreadCache(head.version, hides)
             self._caches.move_to_end(session)
@@ -121,21 +129,15 @@ class ThreadReader:
 
     def _drop_cache(self, session: str) -> None:
         with self._lock:
-            self._drop_locked(session)
+            self._caches.pop(session, None)
 
-    def _drop_locked(self, session: str) -> None:
-        if (cache := self._caches.pop(session, None)) is not None:
-            self._cached_bytes -= cache.size
-
-    def _grow_cache(self, session: str, cache: ThreadCache, size: int) -> None:
-        """Count what was added to a cache. Those that were not used for longest give way."""
+    def _limit_caches(self) -> None:
+        """Drop the caches that were not used for longest, if all together are too large."""
         with self._lock:
-            if self._caches.get(session) is not cache:
-                return
-            cache.size += size
-            self._cached_bytes += size
-            while len(self._caches) > _THREADS_CACHED or self._cached_bytes > _BYTES_CACHED:
-                self._drop_locked(next(iter(self._caches)))
+            size = sum(cache.size for cache in self._caches.values())
+            while len(self._caches) > _THREADS_CACHED or size > _BYTES_CACHED:
+                _, dropped = self._caches.popitem(last=False)
+                size -= dropped.size
 
     # Finding checkpoints
 
@@ -332,12 +334,11 @@ class ThreadReader:
         needed = {at for record in stored.values() for at in records.get_chain(record)}
         unknown = [at for at in needed - stored.keys() if at not in known]
         stored |= await self._read_records(session, head, unknown)
-        size = 0
         # A record comes after those that it builds on.
         for position in sorted(stored):
             base = known[link[-1]] if (link := records.get_chain(stored[position])) else None
-            size += cache.add_checkpoint(records.resolve(stored[position], position, base))
-        self._grow_cache(session, cache, size)
+            cache.add_checkpoint(records.resolve(stored[position], position, base))
+        self._limit_caches()
         return [known[position] for position in positions]
 
     async def _read_records(
@@ -361,16 +362,13 @@ class ThreadReader:
             await self._read_packs(session, head, cache, _choose_packs(packs, wanted))
         found = {at: cache.packed[at] for at in positions if at in cache.packed}
         visible = view.subtract(view.from_positions(positions), hidden)
-        size = 0
         read = checkpoints.read_thread(session, head, visible)
         for position, stored in (await self._run(read)).items():
             if isinstance(stored, StoredCheckpoint):
                 found[position] = stored
             else:
-                value = records.from_stored(stored.type, stored.data)
-                cache.add_value(position, value)
-                size += len(value[1])
-        self._grow_cache(session, cache, size)
+                cache.add_value(position, records.from_stored(stored.type, stored.data))
+        self._limit_caches()
         return found
 
     async def _find_packs(self, session: str, cache: ThreadCache) -> tuple[PackPlace, ...]:
@@ -390,17 +388,11 @@ class ThreadReader:
     ) -> None:
         """Read the entries of packs into the cache."""
         unread = {place.position for place in packs} - cache.packs_read
-        size = 0
         read = checkpoints.read_thread(session, head, view.from_positions(unread))
         for position, stored in (await self._run(read)).items():
             assert isinstance(stored, StoredCheckpoint)
-            pack = records.parse_pack(stored, position)
-            cache.packed.update(pack.records)
-            for at, value in pack.values.items():
-                cache.add_value(at, value)
-            cache.packs_read.add(position)
-            size += pack.size
-        self._grow_cache(session, cache, size)
+            cache.add_pack(position, records.parse_pack(stored, position))
+        self._limit_caches()
 
 
 def _choose_packs(packs: Iterable[PackPlace], wanted: Iterable[int]) -> list[PackPlace]:

@@ -395,8 +395,6 @@ class Pack(NamedTuple):
 
     records: dict[int, StoredCheckpoint]
     values: dict[int, SerializedValue]
-    # Bytes, before they are compressed.
-    size: int = 0
 
 
 def build_pack_item(last: int, first: int = 0) -> str:
@@ -438,7 +436,7 @@ def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
             values[at] = kind, rest[start : start + size]
             start += size
         found = {at: StoredCheckpoint(id=id_, record=each) for at, id_, each in header["records"]}
-        return Pack(found, values, len(data))
+        return Pack(found, values)
 
 
 # For people

@@ -122,7 +122,7 @@ class Threads(ThreadReader):
             position = await self._append(session, cache, [*new.values], [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
-            self._grow_cache(session, cache, cache.add_checkpoint(newest))
+            cache.add_checkpoint(newest)
 
         await self._try(session, attempt)
 
@@ -254,13 +254,11 @@ class Threads(ThreadReader):
         with self._lock:
             if cache.view != get_view(receipt.version):
                 # The thread begins: an append to a life that has ended is refused.
-                self._drop_locked(session)
                 self._caches[session] = cache
-                self._cached_bytes += cache.size
             cache.version = receipt.version
         for position, value in zip(receipt.positions, values, strict=False):
             cache.add_value(position, value)
-        self._grow_cache(session, cache, sum(len(data) for _, data in values))
+        self._limit_caches()
         last: int = receipt.positions[-1]
         return last
 
