@@ -28,9 +28,9 @@ from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_reader import (
     ThreadCache,
     ThreadReader,
+    ThreadState,
     get_thread_id,
     get_view,
-    is_visible,
 )
 from indelible.adapters.checkpoint_records import (
     ChannelValue,
@@ -41,9 +41,9 @@ from indelible.adapters.checkpoint_records import (
     Parts,
     SerializedValue,
 )
-from indelible.adapters.conversations import retry
+from indelible.adapters.conversations import build_race_error, retry
 from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
-from indelible.core.operations import Head, ReadHead, Scrub
+from indelible.core.operations import ReadHead, Scrub
 from indelible.core.plan import perform
 from indelible.core.plans import checkpoints
 from indelible.model import StoredCheckpoint, StoredValue
@@ -74,7 +74,7 @@ class CheckpointDraft(NamedTuple):
 class ThreadEntries(NamedTuple):
     """The checkpoints of a thread in one state, and where the writes of each item are."""
 
-    head: Head
+    state: ThreadState
     checkpoints: Mapping[int, StoredCheckpoint]
     writes: Mapping[str, Sequence[int]]
 
@@ -190,7 +190,7 @@ class Threads(ThreadReader):
     async def _refresh(self, session: str) -> ThreadCache:
         """Look at the version of a thread again. What was read in this view stays valid."""
         head = await self._run(perform(ReadHead(session)))
-        cache = self._get_cache(session, head)
+        cache = self._get_state(session, head).cache
         cache.version = head.version
         cache.newest = {}
         return cache
@@ -202,7 +202,7 @@ class Threads(ThreadReader):
         found = await self.find(session, namespace)
         if found is None:
             return None
-        _refuse_other_version(session, cache, found.head)
+        _refuse_other_version(cache, found.state)
         cache.newest[namespace] = found.checkpoint
         return found.checkpoint
 
@@ -220,7 +220,7 @@ class Threads(ThreadReader):
         The writes for a checkpoint that is not in a pack are not looked for in packs.
         """
         found = await self.find(session, header.namespace, header.id)
-        if found is not None and not is_visible(found.head, found.checkpoint.position):
+        if found is not None and not found.state.is_visible(found.checkpoint.position):
             _, (writes,) = await self.read_writes(session, [found.checkpoint])
             again = records.build_writes_again(found.checkpoint, writes)
             for batch in _batch(again, BATCH_ENTRIES_MAX):
@@ -298,7 +298,7 @@ class Threads(ThreadReader):
             if not listed or (counts[1] == 0 and not always):
                 return
             stay = await self._append_again(session, cache, found, chosen)
-            head = found.head
+            head = found.state.head
             hidden = [at for at in range(head.born, head.end) if at not in stay]
             await self._store.hide(session, hidden, expected=cache.version)
             self._drop_cache(session)
@@ -310,18 +310,17 @@ class Threads(ThreadReader):
     async def _read_all(self, session: str, cache: ThreadCache) -> ThreadEntries:
         """Read the records of all checkpoints, and where those of writes are."""
         (first, _), (_, last) = records.ALL_CHECKPOINTS, records.ALL_WRITES
-        head, places = await self._run(checkpoints.find_records(session, first, last))
-        _refuse_other_version(session, cache, head)
-        packs = await self._find_packs(session, cache)
-        await self._read_packs(session, head, cache, packs)
-        items = {at: each.id for at, each in cache.packed.items()}
+        state, places = await self._find_records(session, first, last)
+        _refuse_other_version(cache, state)
+        await self._read_packs(state, await self._find_packs(state))
+        items = {at: each.id for at, each in state.cache.packed.items()}
         items |= {at: item for item, at in places}
         of_checkpoints = [at for at, item in items.items() if records.is_checkpoint_item(item)]
         writes: defaultdict[str, list[int]] = defaultdict(list)
         for at in sorted(items):
             writes[items[at]].append(at)
-        stored = await self._read_records(session, head, of_checkpoints)
-        return ThreadEntries(head, stored, writes)
+        stored = await self._read_records(state, of_checkpoints)
+        return ThreadEntries(state, stored, writes)
 
     async def _append_again(
         self,
@@ -331,7 +330,7 @@ class Threads(ThreadReader):
         chosen: Sequence[ListedCheckpoint],
     ) -> set[int]:
         """Append what is to be kept; return the positions of what stays where it is."""
-        head = found.head
+        state = found.state
         newest: dict[str, ListedCheckpoint] = {}
         for header in chosen:
             newest.setdefault(header.namespace, header)
@@ -344,13 +343,13 @@ class Threads(ThreadReader):
             stored = found.checkpoints[header.position]
             if not kept.issuperset(records.get_chain(stored)):
                 # Nothing that is to be erased may be referred to.
-                (checkpoint,) = await self._load(session, head, [header.position])
+                (checkpoint,) = await self._load(state, [header.position])
                 stored = records.build_record(checkpoint, checkpoint.channels)
             packed[header.position] = stored
             item = records.build_writes_item(header.namespace, header.id)
-            packed |= await self._read_records(session, head, found.writes.get(item, ()))
+            packed |= await self._read_records(state, found.writes.get(item, ()))
         last: list[StoredCheckpoint] = []
-        for checkpoint in await self._load(session, head, sorted(moved)):
+        for checkpoint in await self._load(state, sorted(moved)):
             _, (writes,) = await self.read_writes(session, [checkpoint])
             last += [records.build_record(checkpoint, checkpoint.channels)]
             last += records.build_writes_again(checkpoint, writes)
@@ -359,9 +358,9 @@ class Threads(ThreadReader):
             for at, each in (*packed.items(), *enumerate(last))
             for position in records.find_new_positions(each, at)
         }
-        values = await self.read_values(session, head, wanted)
+        values = await self.read_values(state, wanted)
         stay = {
-            at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and is_visible(head, at)
+            at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and state.is_visible(at)
         }
         packs = _iter_packs(packed, {at: values[at] for at in wanted - stay})
         for batch in (
@@ -425,14 +424,10 @@ def _refuse_if_moved(session: str, parent: str | None, newest: str | None) -> No
         )
 
 
-def _refuse_other_version(session: str, cache: ThreadCache, head: Head) -> None:
+def _refuse_other_version(cache: ThreadCache, state: ThreadState) -> None:
     """Raise if a thread was read at another version than that of the cache."""
-    if head.version != cache.version:
-        raise ConflictError(
-            f"the thread {get_thread_id(session)!r} was changed meanwhile",
-            session=session,
-            reason="version",
-        )
+    if state.head.version != cache.version:
+        raise build_race_error(state.session)
 
 
 def _build_channels(

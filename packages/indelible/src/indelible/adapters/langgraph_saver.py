@@ -334,13 +334,14 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
-        head, (writes,) = await threads.read_writes(session, [checkpoint])
-        if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
+        state, (writes,) = await threads.read_writes(session, [checkpoint])
+        before, now = found.state.head, state.head
+        if (now.life, now.vacuums) != (before.life, before.vacuums):
             raise build_race_error(session)
         writes.sort(key=_get_write_order)
         needed = chain.from_iterable(channel.positions for channel in channels.values())
         needed = chain(needed, [write.position for write in writes])
-        values = await threads.read_values(session, head, needed)
+        values = await threads.read_values(state, needed)
         load = self.serde.loads_typed
         name_errors = partial(_name_decoding_errors, session, checkpoint.id)
         with name_errors("the checkpoint"):
@@ -380,7 +381,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         ancestors = await threads.find_ancestors(session, namespace, parent, set(channels))
         if not ancestors:
             return history
-        head, writes = await threads.read_writes(session, ancestors)
+        state, writes = await threads.read_writes(session, ancestors)
         # A channel is read from its newest value on.
         seeds: dict[str, int] = {}
         for number, each in enumerate(ancestors):
@@ -388,7 +389,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 seeds.setdefault(name, number)
         needed = {write.position for of_each in writes for write in of_each}
         needed |= {at for name, n in seeds.items() for at in ancestors[n].channels[name].positions}
-        values = await threads.read_values(session, head, needed)
+        values = await threads.read_values(state, needed)
         load = self.serde.loads_typed
         for number in reversed(range(len(ancestors))):
             checkpoint_id = ancestors[number].id
