@@ -19,6 +19,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 
 import indelible
+from indelible.adapters import checkpoint_reader
 from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
@@ -172,7 +173,13 @@ async def test_an_async_graph_goes_on_in_another_process(any_store):
     assert (final["total"], final["seen"][-1]) == (3, "yes")
 
 
-def test_pruned_delta_threads_keep_their_values(store):
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_pruned_delta_threads_keep_their_values(engine, tmp_path):
+    with indelible.open(empty_url(engine, tmp_path)) as store:
+        prune_delta_thread(store)
+
+
+def prune_delta_thread(store):
     saver = IndelibleSaver(store)
     graph = build_delta().compile(checkpointer=saver)
     run_delta(graph)
@@ -183,8 +190,13 @@ def test_pruned_delta_threads_keep_their_values(store):
     assert len(before["items"]) == 8
 
 
-def test_the_history_of_delta_channels_is_that_of_the_parents(store):
-    saver = IndelibleSaver(store)
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_the_history_of_delta_channels_is_that_of_the_parents(engine, tmp_path):
+    with indelible.open(empty_url(engine, tmp_path)) as store:
+        compare_delta_history(IndelibleSaver(store))
+
+
+def compare_delta_history(saver):
     graph = build_delta().compile(checkpointer=saver)
     run_delta(graph)
     past = list(graph.get_state_history(THREAD))[5]
@@ -260,6 +272,36 @@ def test_a_checkpoint_stores_what_is_new(store, saver, config, change, new, proc
     assert logged(store) - before == new + 1
     assert read(saver, config) == changed
     assert read(IndelibleSaver(store), config) == changed
+
+
+def test_records_refer_to_values_as_their_module_draws_it(store, saver, config):
+    a, b, c, d = (f"{letter} {LONG * 2}" for letter in "abcd")
+    for number, found in enumerate(([a, b], [a, b, c], [a, d, c]), start=1):
+        changed = {"messages": number, "name": 1} if number == 1 else {"messages": number}
+        checkpoint = empty_checkpoint() | {
+            "id": f"c{number}",
+            "channel_values": {"messages": found, "name": "ana"},
+            "channel_versions": {"messages": number, "name": 1},
+        }
+        config = saver.put(config, checkpoint, {}, changed)
+        if number == 1:
+            saver.put_writes(config, [("messages", c)], "t")
+    kinds = [entry.kind for entry in store.get_entries("~thread/t")]
+    assert [kinds.index("checkpoint"), len(kinds)] == [3, 9]
+    stored = {entry.position: entry.value for entry in store.get_entries("~thread/t")}
+    assert {at: stored[at].id for at in (3, 5, 6, 8)} == (
+        {3: "c\x1f", 5: "w\x1f\x1fc1", 6: "c\x1f", 8: "c\x1f"}
+    )
+    assert stored[3].record["channels"] == {
+        "messages": [1, "list", [[-3, 2]], []],
+        "name": [1, "one", [[-1, 1]], []],
+    }
+    assert stored[5].record == {"task": "t", "path": "", "writes": [[0, "messages", -1]]}
+    assert [stored[at].record["channels"]["messages"][2] for at in (6, 8)] == [
+        [[0, 2, 1], [4, 1]],
+        [[0, 1, 1], [-1, 1], [2, 1, 1]],
+    ]
+    assert [stored[at].record.get("chain") for at in (3, 6, 8)] == [None, [3], [3, 6]]
 
 
 def test_dicts_share_their_items(store, saver, config):
@@ -657,6 +699,16 @@ def test_a_compacted_thread_has_the_same_states(engine, tmp_path, name):
         compact_and_compare(store, *GRAPHS[name])
 
 
+@pytest.mark.parametrize("limit", ["_BYTES_CACHED", "_THREADS_CACHED"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_thread_that_does_not_fit_into_the_cache_has_the_same_states(
+    store, name, limit, monkeypatch
+):
+    monkeypatch.setattr(checkpoint_reader, limit, 0)
+    saver = compact_and_compare(store, *GRAPHS[name])
+    assert sum(cache.size for cache in saver._blocking._caches.values()) == 0
+
+
 def compact_and_compare(store, build, run):
     run(build().compile(checkpointer=IndelibleSaver(store)))
     before = describe_tuples(IndelibleSaver(store))
@@ -670,6 +722,7 @@ def compact_and_compare(store, build, run):
     after = describe_tuples(IndelibleSaver(store))
     assert len(after) > len(before)
     assert all(each in after for each in before)
+    return saver
 
 
 def test_compacting_packs_values_and_leaves_addresses(store, saver, config):

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, view
 from indelible.adapters import checkpoint_records as records
-from indelible.adapters.checkpoint_records import CheckpointRecord, SerializedValue, Write
-from indelible.core.operations import Head
+from indelible.adapters.checkpoint_records import CheckpointRecord, Pack, SerializedValue, Write
+from indelible.adapters.conversations import iter_session_ids, retry
+from indelible.core.operations import Head, ItemPlace
 from indelible.core.plan import Plan
 from indelible.core.plans import checkpoints
 from indelible.core.rules import parse_version
@@ -28,9 +29,6 @@ T = TypeVar("T")
 
 # Sessions of threads. No collection of memories has such an id: in labels, ~ is escaped.
 THREAD_PREFIX: Final = "~thread/"
-# How often something is tried again because others changed the thread meanwhile. Whenever one
-# writer must try again, another one was successful.
-ATTEMPTS_MAX: Final = 100
 # Records that are read at once while a thread is listed.
 _PAGE: Final = 32
 _THREADS_CACHED: Final = 512
@@ -38,13 +36,6 @@ _BYTES_CACHED: Final = 64 * 1024 * 1024
 # What a cached record takes beside its bytes, and each of its references.
 _RECORD_BYTES: Final = 1024
 _REFERENCE_BYTES: Final = 8
-
-
-class FoundCheckpoint(NamedTuple):
-    """A checkpoint, and the state in which it was found."""
-
-    head: Head
-    checkpoint: CheckpointRecord
 
 
 class PackPlace(NamedTuple):
@@ -73,6 +64,7 @@ class ThreadCache:
     packs: tuple[PackPlace, ...] | None = None
     packs_read: set[int] = field(default_factory=set)
     packed: dict[int, StoredCheckpoint] = field(default_factory=dict)
+    # About how many bytes all this takes.
     size: int = 0
 
     @property
@@ -85,13 +77,41 @@ class ThreadCache:
         if position not in self.values:
             self.values[position] = value
             self.positions.setdefault(value, position)
+            self.size += len(value[1])
 
-    def add_checkpoint(self, found: CheckpointRecord) -> int:
-        """Note a checkpoint; return about how many bytes that takes."""
+    def add_checkpoint(self, found: CheckpointRecord) -> None:
+        """Note a checkpoint."""
         self.checkpoints[found.position] = found
         references = sum(len(each.positions) for each in found.channels.values())
-        size = _RECORD_BYTES + _REFERENCE_BYTES * references
-        return size + len(found.body[1]) + len(found.metadata[1])
+        self.size += _RECORD_BYTES + _REFERENCE_BYTES * references
+        self.size += len(found.body[1]) + len(found.metadata[1])
+
+    def add_pack(self, position: int, pack: Pack) -> None:
+        """Note the entries of a pack."""
+        self.packs_read.add(position)
+        self.packed.update(pack.records)
+        self.size += _RECORD_BYTES * len(pack.records)
+        for at, value in pack.values.items():
+            self.add_value(at, value)
+
+
+class ThreadState(NamedTuple):
+    """A thread at one moment, and what is cached of it."""
+
+    session: str
+    head: Head
+    cache: ThreadCache
+
+    def is_visible(self, position: int) -> bool:
+        """Return whether a position is visible in the log."""
+        return view.contains(self.head.visible, position, position + 1)
+
+
+class FoundCheckpoint(NamedTuple):
+    """A checkpoint, and the state in which it was found."""
+
+    state: ThreadState
+    checkpoint: CheckpointRecord
 
 
 class ThreadReader:
@@ -102,7 +122,6 @@ class ThreadReader:
         self._lock = threading.Lock()
         # The thread that was used last comes last.
         self._caches: OrderedDict[str, ThreadCache] = OrderedDict()
-        self._cached_bytes = 0
 
     async def _run(self, plan: Plan[T]) -> T:
         """Run a plan that no public verb has."""
@@ -110,34 +129,35 @@ class ThreadReader:
 
     # The cache
 
-    def _get_cache(self, session: str, head: Head) -> ThreadCache:
-        """Return the cache of a thread in a state."""
+    def _get_state(self, session: str, head: Head) -> ThreadState:
+        """Return the state of a thread, with the cache of its view."""
         with self._lock:
             cache = self._caches.get(session)
             if cache is None or cache.view != (head.life, head.generation):
-                self._drop_locked(session)
-                hides = view.count(view.freeze(head.view, head.end)) < head.end - head.born
+                hides = view.count(head.visible) < head.end - head.born
                 cache = self._caches[session] = ThreadCache(head.version, hides)
             self._caches.move_to_end(session)
-            return cache
+            return ThreadState(session, head, cache)
+
+    async def _find_records(
+        self, session: str, first: str, last: str, limit: int | None = None
+    ) -> tuple[ThreadState, list[ItemPlace]]:
+        """Find the records of items from `first` to `last`, of each the newest first."""
+        plan = checkpoints.find_records(session, first, last, limit=limit)
+        head, places = await self._run(plan)
+        return self._get_state(session, head), places
 
     def _drop_cache(self, session: str) -> None:
         with self._lock:
-            self._drop_locked(session)
+            self._caches.pop(session, None)
 
-    def _drop_locked(self, session: str) -> None:
-        if (cache := self._caches.pop(session, None)) is not None:
-            self._cached_bytes -= cache.size
-
-    def _grow_cache(self, session: str, cache: ThreadCache, size: int) -> None:
-        """Count what was added to a cache. Those that were not used for longest give way."""
+    def _limit_caches(self) -> None:
+        """Drop the caches that were not used for longest, if all together are too large."""
         with self._lock:
-            if self._caches.get(session) is not cache:
-                return
-            cache.size += size
-            self._cached_bytes += size
-            while len(self._caches) > _THREADS_CACHED or self._cached_bytes > _BYTES_CACHED:
-                self._drop_locked(next(iter(self._caches)))
+            size = sum(cache.size for cache in self._caches.values())
+            while len(self._caches) > _THREADS_CACHED or size > _BYTES_CACHED:
+                _, dropped = self._caches.popitem(last=False)
+                size -= dropped.size
 
     # Finding checkpoints
 
@@ -147,34 +167,34 @@ class ThreadReader:
         """Find a checkpoint by its id; without one, the newest of its namespace."""
         item = records.build_checkpoint_item(namespace)
         limit = 1 if checkpoint_id is None else _PAGE
-        head, places = await self._run(checkpoints.find_records(session, item, item, limit=limit))
+        state, places = await self._find_records(session, item, item, limit)
         positions = [place.position for place in places]
-        for checkpoint in await self._load(session, head, positions):
+        for checkpoint in await self._load(state, positions):
             if checkpoint_id in (None, checkpoint.id):
-                return FoundCheckpoint(head, checkpoint)
+                return FoundCheckpoint(state, checkpoint)
         # The newest checkpoint of a namespace is never in a pack.
         if checkpoint_id is None:
             return None
         found: CheckpointRecord | None = None
         if len(positions) == limit:
-            head, places = await self._run(checkpoints.find_records(session, item, item))
+            state, places = await self._find_records(session, item, item)
             older = [place.position for place in places]
-            found = await self._find_older(session, head, older, checkpoint_id)
-        found = found or await self._find_packed(session, head, item, checkpoint_id)
-        return None if found is None else FoundCheckpoint(head, found)
+            found = await self._find_older(state, older, checkpoint_id)
+        found = found or await self._find_packed(state, item, checkpoint_id)
+        return None if found is None else FoundCheckpoint(state, found)
 
     async def _find_older(
-        self, session: str, head: Head, positions: Sequence[int], checkpoint_id: str
+        self, state: ThreadState, positions: Sequence[int], checkpoint_id: str
     ) -> CheckpointRecord | None:
         """Find a checkpoint among many, newest first: by its id, which grows with time."""
         low, high = 0, len(positions)
         while low < high:
             middle = (low + high) // 2
-            (found,) = await self._load(session, head, [positions[middle]])
+            (found,) = await self._load(state, [positions[middle]])
             if found.id == checkpoint_id:
                 # Of the records of one id, the newest counts.
                 while middle > 0:
-                    (newer,) = await self._load(session, head, [positions[middle - 1]])
+                    (newer,) = await self._load(state, [positions[middle - 1]])
                     if newer.id != checkpoint_id:
                         break
                     found, middle = newer, middle - 1
@@ -182,22 +202,22 @@ class ThreadReader:
             low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
         # Ids that a caller chose need not grow: look at all.
         for start in range(0, len(positions), _PAGE):
-            for found in await self._load(session, head, positions[start : start + _PAGE]):
+            for found in await self._load(state, positions[start : start + _PAGE]):
                 if found.id == checkpoint_id:
                     return found
         return None
 
     async def _find_packed(
-        self, session: str, head: Head, item: str, checkpoint_id: str
+        self, state: ThreadState, item: str, checkpoint_id: str
     ) -> CheckpointRecord | None:
         """Find a checkpoint in the packs, newest first."""
-        cache = self._get_cache(session, head)
-        for place in reversed(await self._find_packs(session, cache)):
-            await self._read_packs(session, head, cache, [place])
-            for position in sorted(cache.packed, reverse=True):
-                stored = cache.packed[position]
+        packed = state.cache.packed
+        for place in reversed(await self._find_packs(state)):
+            await self._read_packs(state, [place])
+            for position in sorted(packed, reverse=True):
+                stored = packed[position]
                 if stored.id == item and stored.record.get("id") == checkpoint_id:
-                    (found,) = await self._load(session, head, [position])
+                    (found,) = await self._load(state, [position])
                     return found
         return None
 
@@ -209,18 +229,21 @@ class ThreadReader:
         If the thread is pruned meanwhile, it goes on with those that are left.
         """
         seen: set[tuple[str, str]] = set()
-        for attempt in range(ATTEMPTS_MAX):
+        state = self._iter_state(session, namespace)
+
+        async def find_next() -> FoundCheckpoint | None:
+            nonlocal state
             try:
-                async for found in self._iter_state(session, namespace):
-                    name = found.checkpoint.namespace, found.checkpoint.id
-                    if name not in seen:
-                        seen.add(name)
-                        yield found
+                return await anext(state, None)
             except ConflictError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                return
+                state = self._iter_state(session, namespace)
+                raise
+
+        while (found := await retry(session, find_next)) is not None:
+            name = found.checkpoint.namespace, found.checkpoint.id
+            if name not in seen:
+                seen.add(name)
+                yield found
 
     async def _iter_state(
         self, session: str, namespace: str | None
@@ -229,17 +252,16 @@ class ThreadReader:
         first, last = records.ALL_CHECKPOINTS
         if namespace is not None:
             first = last = records.build_checkpoint_item(namespace)
-        head, places = await self._run(checkpoints.find_records(session, first, last))
-        cache = self._get_cache(session, head)
-        packs = list(await self._find_packs(session, cache))
+        state, places = await self._find_records(session, first, last)
+        packs = list(await self._find_packs(state))
         positions = sorted(place.position for place in places)
         while positions or packs:
             while packs and (not positions or packs[-1].last >= positions[-1]):
                 place = packs.pop()
-                await self._read_packs(session, head, cache, [place])
+                await self._read_packs(state, [place])
                 packed = (
                     at
-                    for at, stored in cache.packed.items()
+                    for at, stored in state.cache.packed.items()
                     if place.first <= at <= place.last and first <= stored.id <= last
                 )
                 positions = sorted({*positions, *packed})
@@ -247,8 +269,8 @@ class ThreadReader:
             # Older ones may come from the next pack.
             page = [at for at in page if not packs or at > packs[-1].last]
             del positions[len(positions) - len(page) :]
-            for found in await self._load(session, head, page):
-                yield FoundCheckpoint(head, found)
+            for found in await self._load(state, page):
+                yield FoundCheckpoint(state, found)
 
     async def find_ancestors(
         self, session: str, namespace: str, checkpoint_id: str | None, channels: set[str]
@@ -275,48 +297,39 @@ class ThreadReader:
             wanted = add(late.checkpoint)
         return ancestors
 
-    async def iter_sessions(self) -> AsyncIterator[str]:
+    def iter_sessions(self) -> AsyncIterator[str]:
         """Iterate over the sessions of all threads."""
-        cursor: str | None = None
-        while True:
-            page = await self._store.list_sessions(prefix=THREAD_PREFIX, order="id", cursor=cursor)
-            for session in page.ids:
-                yield session
-            if (cursor := page.cursor) is None:
-                return
+        return iter_session_ids(self._store, THREAD_PREFIX)
 
     # Reading
 
     async def read_values(
-        self, session: str, head: Head, positions: Iterable[int]
+        self, state: ThreadState, positions: Iterable[int]
     ) -> Mapping[int, SerializedValue]:
         """Read values at positions. The next checkpoint of the thread then refers to them."""
-        cache = self._get_cache(session, head)
-        known = cache.values
+        known = state.cache.values
         missing = {at for at in positions if at not in known}
         if missing:
-            await self._read_entries(session, head, cache, missing)
+            await self._read_entries(state, missing)
             for position in missing:
                 if position not in known:
-                    raise _build_missing_error(session, position)
+                    raise _build_missing_error(state.session, position)
         return known
 
     async def read_writes(
         self, session: str, wanted: Sequence[CheckpointRecord]
-    ) -> tuple[Head, list[list[Write]]]:
+    ) -> tuple[ThreadState, list[list[Write]]]:
         """Read the writes for each of these checkpoints: the first of each task and index."""
         items = [records.build_writes_item(each.namespace, each.id) for each in wanted]
-        found = checkpoints.find_records(session, min(items), max(items))
-        head, places = await self._run(found)
-        cache = self._get_cache(session, head)
+        state, places = await self._find_records(session, min(items), max(items))
         positions = [place.position for place in places if place.item in set(items)]
-        stored = await self._read_records(session, head, positions)
-        if packed := [each.position for each in wanted if not is_visible(head, each.position)]:
+        stored = await self._read_records(state, positions)
+        if packed := [each.position for each in wanted if not state.is_visible(each.position)]:
             # They come after their checkpoint, in the same pack or a later one.
-            packs = await self._find_packs(session, cache)
-            later = [place for place in packs if place.last >= min(packed)]
-            await self._read_packs(session, head, cache, later)
-            stored |= {at: each for at, each in cache.packed.items() if each.id in set(items)}
+            packs = await self._find_packs(state)
+            await self._read_packs(state, [each for each in packs if each.last >= min(packed)])
+            found = state.cache.packed
+            stored |= {at: each for at, each in found.items() if each.id in set(items)}
         writes: dict[str, dict[tuple[str, int], Write]] = {item: {} for item in items}
         for position in sorted(stored):
             of_item = writes[stored[position].id]
@@ -324,89 +337,75 @@ class ThreadReader:
                 # Special writes, such as an interrupt, replace earlier ones.
                 if write.number < 0 or (write.task, write.number) not in of_item:
                     of_item[write.task, write.number] = write
-        return head, [list(writes[item].values()) for item in items]
+        return state, [list(writes[item].values()) for item in items]
 
-    async def _load(
-        self, session: str, head: Head, positions: Sequence[int]
-    ) -> list[CheckpointRecord]:
+    async def _load(self, state: ThreadState, positions: Sequence[int]) -> list[CheckpointRecord]:
         """Load the checkpoints whose records are at these positions, in this order."""
-        cache = self._get_cache(session, head)
-        known = cache.checkpoints
+        known = state.cache.checkpoints
         unknown = [at for at in positions if at not in known]
-        stored = await self._read_records(session, head, unknown)
+        stored = await self._read_records(state, unknown)
         needed = {at for record in stored.values() for at in records.get_chain(record)}
         unknown = [at for at in needed - stored.keys() if at not in known]
-        stored |= await self._read_records(session, head, unknown)
-        size = 0
+        stored |= await self._read_records(state, unknown)
         # A record comes after those that it builds on.
         for position in sorted(stored):
             base = known[link[-1]] if (link := records.get_chain(stored[position])) else None
-            size += cache.add_checkpoint(records.resolve(stored[position], position, base))
-        self._grow_cache(session, cache, size)
+            state.cache.add_checkpoint(records.resolve(stored[position], position, base))
+        self._limit_caches()
         return [known[position] for position in positions]
 
     async def _read_records(
-        self, session: str, head: Head, positions: Collection[int]
+        self, state: ThreadState, positions: Collection[int]
     ) -> dict[int, StoredCheckpoint]:
-        cache = self._get_cache(session, head)
-        found = await self._read_entries(session, head, cache, positions)
+        found = await self._read_entries(state, positions)
         for position in positions:
             if position not in found:
-                raise _build_missing_error(session, position)
+                raise _build_missing_error(state.session, position)
         return found
 
     async def _read_entries(
-        self, session: str, head: Head, cache: ThreadCache, positions: Collection[int]
+        self, state: ThreadState, positions: Collection[int]
     ) -> dict[int, StoredCheckpoint]:
         """Read entries, from packs if they are not visible. Values go to the cache."""
-        shown = view.freeze(head.view, head.end)
-        hidden = view.subtract(view.from_positions(positions), shown)
+        session, head, cache = state
+        hidden = view.subtract(view.from_positions(positions), head.visible)
         wanted = set(view.iter_positions(hidden)) - cache.packed.keys() - cache.values.keys()
         if wanted:
-            packs = await self._find_packs(session, cache)
-            await self._read_packs(session, head, cache, _choose_packs(packs, wanted))
+            packs = await self._find_packs(state)
+            await self._read_packs(state, _choose_packs(packs, wanted))
         found = {at: cache.packed[at] for at in positions if at in cache.packed}
         visible = view.subtract(view.from_positions(positions), hidden)
-        size = 0
         read = checkpoints.read_thread(session, head, visible)
         for position, stored in (await self._run(read)).items():
             if isinstance(stored, StoredCheckpoint):
                 found[position] = stored
             else:
-                value = records.from_stored(stored)
-                cache.add_value(position, value)
-                size += len(value[1])
-        self._grow_cache(session, cache, size)
+                cache.add_value(position, records.from_stored(stored.type, stored.data))
+        self._limit_caches()
         return found
 
-    async def _find_packs(self, session: str, cache: ThreadCache) -> tuple[PackPlace, ...]:
+    async def _find_packs(self, state: ThreadState) -> tuple[PackPlace, ...]:
         """Find the packs of a thread, by the last position that each holds."""
+        cache = state.cache
         if not cache.has_hidden:
             return ()
         if cache.packs is None:
             first, last = records.build_pack_item(0), records.LAST_PACK
-            _, places = await self._run(checkpoints.find_records(session, first, last))
+            _, places = await self._find_records(state.session, first, last)
             cache.packs = tuple(
                 sorted(PackPlace(*records.parse_pack_item(item), at) for item, at in places)
             )
         return cache.packs
 
-    async def _read_packs(
-        self, session: str, head: Head, cache: ThreadCache, packs: Iterable[PackPlace]
-    ) -> None:
+    async def _read_packs(self, state: ThreadState, packs: Iterable[PackPlace]) -> None:
         """Read the entries of packs into the cache."""
+        session, head, cache = state
         unread = {place.position for place in packs} - cache.packs_read
-        size = 0
         read = checkpoints.read_thread(session, head, view.from_positions(unread))
         for position, stored in (await self._run(read)).items():
             assert isinstance(stored, StoredCheckpoint)
-            pack = records.parse_pack(stored, position)
-            cache.packed.update(pack.records)
-            for at, value in pack.values.items():
-                cache.add_value(at, value)
-            cache.packs_read.add(position)
-            size += pack.size
-        self._grow_cache(session, cache, size)
+            cache.add_pack(position, records.parse_pack(stored, position))
+        self._limit_caches()
 
 
 def _choose_packs(packs: Iterable[PackPlace], wanted: Iterable[int]) -> list[PackPlace]:
@@ -417,11 +416,6 @@ def _choose_packs(packs: Iterable[PackPlace], wanted: Iterable[int]) -> list[Pac
         for place in packs
         if bisect_left(ordered, place.first) < bisect_right(ordered, place.last)
     ]
-
-
-def is_visible(head: Head, position: int) -> bool:
-    """Return whether a position is visible in the log."""
-    return view.contains(view.freeze(head.view, head.end), position, position + 1)
 
 
 def get_view(version: str) -> tuple[str, int]:

@@ -1,9 +1,32 @@
-"""How a checkpoint is stored: as a record that refers to values, by what differs from its parent.
+"""How checkpoints are stored: as records that refer to values. Nothing here reads or writes.
 
-Elements of a list and items of a dict are values of their own, so that checkpoints share them;
-everything else is one value. A record refers to values by their positions in the thread, and to
-those that are appended with it by how far before it they are. What a channel has in common with
-that of the parent is one reference to it. Pure functions; nothing here reads or writes.
+A thread is a session. Its entries are values, which are the bytes of a serializer, and records. The
+elements of a list and the items of a dict are values of their own, so that checkpoints share them.
+Here a checkpoint has two messages and a name, a task writes a third message, the next checkpoint
+takes that in, and one more replaces the second message:
+
+    position  item      entry
+    0, 1, 2             values: "a", "b", "ana"
+    3         c ␟       {id: c1, channels: {messages: [1, list, [[-3, 2]]],
+                                            name: [1, one, [[-1, 1]]]}}
+    4                   value: "c"
+    5         w ␟ ␟ c1  {task: t, writes: [[0, messages, -1]]}
+    6         c ␟       {id: c2, parent: c1, chain: [3],
+                         channels: {messages: [2, list, [[0, 2, 1], [4, 1]]]}}
+    7                   value: "B"
+    8         c ␟       {id: c3, parent: c2, chain: [3, 6],
+                         channels: {messages: [3, list, [[0, 1, 1], [-1, 1], [2, 1, 1]]]}}
+
+- All checkpoints of a namespace (here "") are versions of one item, so the newest is found at once;
+  so are all writes for a checkpoint.
+- A channel has a version, a form, and pieces. `[4, 1]` is one value from position 4 on; `[-3, 2]`,
+  two values from three entries before the record on, because a batch does not know its positions.
+- A record with a `chain` is a difference to the last record of it: channels that are not named are
+  as they were there, unless `without` names them, and a piece `[0, 2, 1]` is the first two values
+  of the channel there. The whole chain is read at once. After 32 records comes a complete one.
+- `compact` and `prune` move entries into packs, each one compressed entry with the item
+  `p ␟ last ␟ first`, and hide them in the log. A position that is hidden is looked for in packs.
+  The newest checkpoint of a namespace is never in a pack.
 """
 
 from __future__ import annotations
@@ -11,7 +34,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -52,17 +76,30 @@ class ChannelValue(NamedTuple):
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRecord:
-    """A stored checkpoint, with its differences resolved."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointHeader:
+    """What the record of a checkpoint says by itself."""
 
-    position: int
     namespace: str
     id: str
     parent: str | None
     # The checkpoint without the values of its channels.
     body: SerializedValue
     metadata: SerializedValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedCheckpoint(CheckpointHeader):
+    """A stored checkpoint, and which channels have a value in it."""
+
+    position: int
+    channels: Collection[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRecord(ListedCheckpoint):
+    """A stored checkpoint, with its differences resolved."""
+
     channels: Mapping[str, ChannelValue]
     # The records that are needed to resolve it, from the first on, itself included.
     chain: tuple[int, ...]
@@ -110,23 +147,17 @@ def _shorten(name: str) -> str:
 
 def to_stored(value: SerializedValue) -> StoredValue:
     """Build the entry of a value."""
-    kind, data = value
-    return StoredValue(type=kind, data=base64.b64encode(data).decode("ascii"))
+    kind, data = _to_texts(value)
+    return StoredValue(type=kind, data=data)
 
 
-def from_stored(stored: StoredValue) -> SerializedValue:
+def _to_texts(value: SerializedValue) -> tuple[str, str]:
+    return value[0], base64.b64encode(value[1]).decode("ascii")
+
+
+def from_stored(kind: str, data: str) -> SerializedValue:
     """Return the value of an entry."""
-    return stored.type, base64.b64decode(stored.data, validate=True)
-
-
-def _pack(value: SerializedValue) -> list[JsonValue]:
-    kind, data = value
-    return [kind, base64.b64encode(data).decode("ascii")]
-
-
-def _unpack(packed: Any) -> SerializedValue:
-    kind, data = packed
-    return str(kind), base64.b64decode(data, validate=True)
+    return kind, base64.b64decode(data, validate=True)
 
 
 def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
@@ -164,26 +195,10 @@ def join(
 # Records
 
 
-class CheckpointHeader(NamedTuple):
-    """What a record says of its checkpoint by itself, and which channels have a value in it."""
-
-    position: int
-    namespace: str
-    id: str
-    parent: str | None
-    body: SerializedValue
-    metadata: SerializedValue
-    channels: frozenset[str]
-
-
 def build_record(
-    namespace: str,
-    checkpoint_id: str,
-    parent: str | None,
-    body: SerializedValue,
-    metadata: SerializedValue,
+    header: CheckpointHeader,
     channels: Mapping[str, ChannelValue],
-    base: CheckpointRecord | None,
+    base: CheckpointRecord | None = None,
 ) -> StoredCheckpoint:
     """Build the record of a checkpoint, as a difference to `base` if that saves something.
 
@@ -203,30 +218,17 @@ def build_record(
         if before.get(name) != channel
     }
     record: dict[str, JsonValue] = {
-        "ns": namespace,
-        "id": checkpoint_id,
-        "parent": parent,
-        "body": _pack(body),
-        "metadata": _pack(metadata),
+        "ns": header.namespace,
+        "id": header.id,
+        "parent": header.parent,
+        "body": [*_to_texts(header.body)],
+        "metadata": [*_to_texts(header.metadata)],
         "channels": changed,
     }
     if base is not None:
         record["chain"] = list(base.chain)
         record["without"] = [name for name in before if name not in channels]
-    return StoredCheckpoint(id=build_checkpoint_item(namespace), record=record)
-
-
-def build_full_record(checkpoint: CheckpointRecord) -> StoredCheckpoint:
-    """Build a record of a stored checkpoint that needs no other record."""
-    return build_record(
-        checkpoint.namespace,
-        checkpoint.id,
-        checkpoint.parent,
-        checkpoint.body,
-        checkpoint.metadata,
-        checkpoint.channels,
-        None,
-    )
+    return StoredCheckpoint(id=build_checkpoint_item(header.namespace), record=record)
 
 
 def _get_positions(channels: Mapping[str, ChannelValue], name: str, form: str) -> tuple[int, ...]:
@@ -262,57 +264,50 @@ def resolve(
 ) -> CheckpointRecord:
     """Build a checkpoint from its record and the one that it may be a difference to."""
     record: Any = stored.record
-    try:
+    with _naming_errors(position, "no checkpoint"):
         # A record without a chain is complete.
         before = {} if base is None or not get_chain(stored) else base.channels
-        channels = {
-            name: channel
-            for name, channel in before.items()
-            if name not in record.get("without", ())
-        }
+        gone = record.get("without", ())
+        channels = {name: channel for name, channel in before.items() if name not in gone}
         for name, (version, form, pieces, keys) in record["channels"].items():
             parent = _get_positions(before, name, form)
             channels[name] = ChannelValue(
                 version, form, tuple(_expand(pieces, parent, position)), tuple(keys)
             )
         return CheckpointRecord(
+            **_parse_header(record),
             position=position,
-            namespace=record["ns"],
-            id=record["id"],
-            parent=record["parent"],
-            body=_unpack(record["body"]),
-            metadata=_unpack(record["metadata"]),
             channels=channels,
-            chain=(*record.get("chain", ()), position),
+            chain=(*get_chain(stored), position),
         )
-    except (LookupError, TypeError, ValueError) as error:
-        raise _build_format_error(position, "no checkpoint") from error
 
 
-def parse_headers(stored: Mapping[int, StoredCheckpoint]) -> list[CheckpointHeader]:
-    """Read the headers of all records of a thread, newest first; of each id, the newest record."""
+def list_checkpoints(stored: Mapping[int, StoredCheckpoint]) -> list[ListedCheckpoint]:
+    """List the checkpoints of all records of a thread, newest first; of each id, the newest."""
     channels: dict[int, frozenset[str]] = {}
-    headers: dict[tuple[str, str], CheckpointHeader] = {}
+    found: dict[tuple[str, str], ListedCheckpoint] = {}
     for position in sorted(stored):
         record: Any = stored[position].record
-        try:
+        with _naming_errors(position, "no checkpoint"):
             chain = get_chain(stored[position])
             before = channels[chain[-1]] if chain else frozenset()
             names = before.difference(record.get("without", ())).union(record["channels"])
             channels[position] = names
-            header = CheckpointHeader(
-                position,
-                record["ns"],
-                record["id"],
-                record["parent"],
-                _unpack(record["body"]),
-                _unpack(record["metadata"]),
-                names,
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise _build_format_error(position, "no checkpoint") from error
-        headers[header.namespace, header.id] = header
-    return sorted(headers.values(), reverse=True)
+            listed = ListedCheckpoint(**_parse_header(record), position=position, channels=names)
+        # The newest comes last.
+        found.pop((listed.namespace, listed.id), None)
+        found[listed.namespace, listed.id] = listed
+    return list(found.values())[::-1]
+
+
+def _parse_header(record: Any) -> dict[str, Any]:
+    return {
+        "namespace": record["ns"],
+        "id": record["id"],
+        "parent": record["parent"],
+        "body": from_stored(*record["body"]),
+        "metadata": from_stored(*record["metadata"]),
+    }
 
 
 def find_new_positions(stored: StoredCheckpoint, position: int) -> set[int]:
@@ -376,21 +371,20 @@ def build_writes_again(
 def parse_writes(stored: StoredCheckpoint, position: int) -> list[Write]:
     """Return the writes of a record."""
     record: Any = stored.record
-    try:
+    with _naming_errors(position, "no record of writes"):
         return [
-            Write(record["task"], record["path"], number, channel, _place(at, position))
+            Write(record["task"], record["path"], number, channel, at if at >= 0 else position + at)
             for number, channel, at in record["writes"]
         ]
-    except (LookupError, TypeError, ValueError) as error:
-        raise _build_format_error(position, "no record of writes") from error
 
 
-def _place(at: int, position: int) -> int:
-    return at if at >= 0 else position + at
-
-
-def _build_format_error(position: int, what: str) -> FormatError:
-    return FormatError(f"the entry at position {position} is {what}")
+@contextmanager
+def _naming_errors(position: int, what: str) -> Iterator[None]:
+    """Say which entry is not what it should be."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, zlib.error) as error:
+        raise FormatError(f"the entry at position {position} is {what}") from error
 
 
 # Packs
@@ -401,8 +395,6 @@ class Pack(NamedTuple):
 
     records: dict[int, StoredCheckpoint]
     values: dict[int, SerializedValue]
-    # Bytes, before they are compressed.
-    size: int = 0
 
 
 def build_pack_item(last: int, first: int = 0) -> str:
@@ -433,8 +425,8 @@ def build_pack(pack: Pack) -> StoredCheckpoint:
 
 def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
     """Return the entries of a pack."""
-    packed: Any = stored.record.get("pack")
-    try:
+    with _naming_errors(position, "no pack"):
+        packed: Any = stored.record["pack"]
         data = zlib.decompress(base64.b64decode(packed, validate=True))
         head, _, rest = data.partition(b"\n")
         header = json.loads(head)
@@ -444,9 +436,7 @@ def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
             values[at] = kind, rest[start : start + size]
             start += size
         found = {at: StoredCheckpoint(id=id_, record=each) for at, id_, each in header["records"]}
-    except (LookupError, TypeError, ValueError, zlib.error) as error:
-        raise _build_format_error(position, "no pack") from error
-    return Pack(found, values, len(data))
+        return Pack(found, values)
 
 
 # For people

@@ -13,6 +13,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -25,26 +26,27 @@ from weakref import WeakValueDictionary
 from indelible import AsyncMemoryStore, ConflictError
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_reader import (
-    ATTEMPTS_MAX,
     ThreadCache,
     ThreadReader,
+    ThreadState,
     get_thread_id,
     get_view,
-    is_visible,
 )
 from indelible.adapters.checkpoint_records import (
     ChannelValue,
     CheckpointHeader,
     CheckpointRecord,
+    ListedCheckpoint,
     Pack,
     Parts,
     SerializedValue,
 )
+from indelible.adapters.conversations import build_race_error, retry
 from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
-from indelible.core.operations import Head, ReadHead, Scrub
-from indelible.core.plan import Plan, perform
+from indelible.core.operations import ReadHead, Scrub
+from indelible.core.plan import perform
 from indelible.core.plans import checkpoints
-from indelible.model import Receipt, StoredCheckpoint, StoredValue
+from indelible.model import StoredCheckpoint, StoredValue
 
 # Values are longer in base 64.
 _VALUES_BYTES_MAX: Final = BATCH_BYTES_MAX // 2
@@ -55,29 +57,24 @@ _PACKED_BYTES_MAX: Final = 4 * 1024 * 1024
 # Packs of one append.
 _PACKS_APPENDED: Final = 8
 
-ChooseCheckpoints = Callable[[Sequence[CheckpointHeader]], Sequence[CheckpointHeader]]
+ChooseCheckpoints = Callable[[Sequence[ListedCheckpoint]], Sequence[ListedCheckpoint]]
 
 
 class CheckpointDraft(NamedTuple):
     """A checkpoint that is to be stored."""
 
-    namespace: str
-    id: str
-    parent: str | None
-    body: SerializedValue
-    metadata: SerializedValue
-    # The versions of all channels.
+    header: CheckpointHeader
+    # The versions of all channels, and which of them changed.
     versions: Mapping[str, records.Version]
-    # The values of the channels that changed; None for one without a value.
-    changed: Mapping[str, Parts | None]
-    # Computes the value of any other channel, if the parent does not have it.
+    changed: Collection[str]
+    # Serializes the value of a channel; None for one without a value.
     get_parts: Callable[[str], Parts | None]
 
 
 class ThreadEntries(NamedTuple):
     """The checkpoints of a thread in one state, and where the writes of each item are."""
 
-    head: Head
+    state: ThreadState
     checkpoints: Mapping[int, StoredCheckpoint]
     writes: Mapping[str, Sequence[int]]
 
@@ -100,36 +97,32 @@ class Threads(ThreadReader):
         If it `continues` its parent, that must be the newest of the namespace, or there must be
         none if it has no parent; otherwise it is a `ConflictError`.
         """
-        namespace = draft.namespace
+        header, namespace = draft.header, draft.header.namespace
 
         async def attempt(cache: ThreadCache) -> None:
             newest = cache.newest.get(namespace)
-            if newest is None and (continues or cache.has_hidden or draft.parent is not None):
+            if newest is None and (continues or cache.has_hidden or header.parent is not None):
                 newest = await self._find_newest(session, namespace, cache)
             if continues:
-                _refuse_if_moved(session, draft.parent, None if newest is None else newest.id)
+                _refuse_if_moved(session, header.parent, None if newest is None else newest.id)
             base = newest
-            if base is None or base.id != draft.parent:
-                base = await self._find_parent(session, draft)
-            new = _NewValues(cache)
-            channels = _build_channels(draft, base, new)
-            await self._send_surplus(session, cache, new)
-            record = records.build_record(
-                namespace,
-                draft.id,
-                draft.parent,
-                draft.body,
-                draft.metadata,
-                {name: new.place(channel) for name, channel in channels.items()},
-                base,
-            )
-            # Ids grow with time, so most often this one is new.
-            if cache.has_hidden and newest is not None and draft.id <= newest.id:
-                await self._unpack_writes(session, cache, draft)
-            position = await self._send(session, cache, new, record)
+            if base is None or base.id != header.parent:
+                base = await self._find_parent(session, header)
+            channels = _build_channels(draft, base, new := _NewValues(cache))
+            if await self._append_surplus(session, cache, new):
+                channels = _build_channels(draft, base, new := _NewValues(cache))
+            placed = {
+                name: channel._replace(positions=new.place(channel.positions))
+                for name, channel in channels.items()
+            }
+            record = records.build_record(header, placed, base)
+            # Ids of checkpoints grow, so most often this one is new.
+            if cache.has_hidden and newest is not None and header.id <= newest.id:
+                await self._unpack_writes(session, cache, header)
+            position = await self._append(session, cache, [*new.values], [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
-            self._grow_cache(session, cache, cache.add_checkpoint(newest))
+            cache.add_checkpoint(newest)
 
         await self._try(session, attempt)
 
@@ -145,12 +138,14 @@ class Threads(ThreadReader):
         """Append writes of a task: number, channel and value of each."""
 
         async def attempt(cache: ThreadCache) -> None:
-            new = _NewValues(cache)
-            numbered = [(number, channel, new.add(value)) for number, channel, value in writes]
-            await self._send_surplus(session, cache, new)
-            placed = [(number, channel, new.get_position(at)) for number, channel, at in numbered]
-            record = records.build_writes(namespace, checkpoint_id, task, path, placed)
-            await self._send(session, cache, new, record)
+            values = [value for _, _, value in writes]
+            added = (new := _NewValues(cache)).add_all(values)
+            if await self._append_surplus(session, cache, new):
+                added = (new := _NewValues(cache)).add_all(values)
+            placed = zip(writes, new.place(added), strict=True)
+            numbered = [(number, channel, at) for (number, channel, _), at in placed]
+            record = records.build_writes(namespace, checkpoint_id, task, path, numbered)
+            await self._append(session, cache, [*new.values], [record])
 
         await self._try(session, attempt)
 
@@ -161,24 +156,21 @@ class Threads(ThreadReader):
     ) -> None:
         """Try something on what is cached of a thread, until that is not out of date."""
         async with self._take_turn(session):
-            cache = self._caches.get(session) or await self._refresh(session)
-            for _ in range(ATTEMPTS_MAX):
+            cached = self._caches.get(session)
+
+            async def attempt_once() -> None:
+                nonlocal cached
+                cache, cached = cached or await self._refresh(session), None
                 try:
-                    return await attempt(cache)
-                except ConflictError as error:
-                    if error.details.get("reason") not in ("version", "view"):
-                        raise
-                    cache = await self._refresh(session)
+                    await attempt(cache)
+                except ConflictError:
+                    raise
                 except BaseException:
                     # Whether something was appended is not known.
                     self._drop_cache(session)
                     raise
-        raise ConflictError(
-            f"others kept changing the thread {get_thread_id(session)!r}; nothing was changed. Try"
-            " again.",
-            session=session,
-            reason="version",
-        )
+
+            await retry(session, attempt_once)
 
     @asynccontextmanager
     async def _take_turn(self, session: str) -> AsyncIterator[None]:
@@ -197,8 +189,8 @@ class Threads(ThreadReader):
 
     async def _refresh(self, session: str) -> ThreadCache:
         """Look at the version of a thread again. What was read in this view stays valid."""
-        head = await self._run(_read_head(session))
-        cache = self._get_cache(session, head)
+        head = await self._run(perform(ReadHead(session)))
+        cache = self._get_state(session, head).cache
         cache.version = head.version
         cache.newest = {}
         return cache
@@ -210,75 +202,65 @@ class Threads(ThreadReader):
         found = await self.find(session, namespace)
         if found is None:
             return None
-        _refuse_other_version(session, cache, found.head)
+        _refuse_other_version(cache, found.state)
         cache.newest[namespace] = found.checkpoint
         return found.checkpoint
 
-    async def _find_parent(self, session: str, draft: CheckpointDraft) -> CheckpointRecord | None:
-        if draft.parent is None:
+    async def _find_parent(self, session: str, header: CheckpointHeader) -> CheckpointRecord | None:
+        if header.parent is None:
             return None
-        found = await self.find(session, draft.namespace, draft.parent)
+        found = await self.find(session, header.namespace, header.parent)
         return None if found is None else found.checkpoint
 
     async def _unpack_writes(
-        self, session: str, cache: ThreadCache, draft: CheckpointDraft
+        self, session: str, cache: ThreadCache, header: CheckpointHeader
     ) -> None:
         """Append the writes for a checkpoint of this id again, if it is in a pack.
 
         The writes for a checkpoint that is not in a pack are not looked for in packs.
         """
-        found = await self.find(session, draft.namespace, draft.id)
-        if found is not None and not is_visible(found.head, found.checkpoint.position):
+        found = await self.find(session, header.namespace, header.id)
+        if found is not None and not found.state.is_visible(found.checkpoint.position):
             _, (writes,) = await self.read_writes(session, [found.checkpoint])
             again = records.build_writes_again(found.checkpoint, writes)
-            await self._append_all(session, cache, again, BATCH_ENTRIES_MAX)
+            for batch in _batch(again, BATCH_ENTRIES_MAX):
+                await self._append(session, cache, [], batch)
 
-    async def _send_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> None:
-        """Append values that do not fit into one batch with their record."""
-        while batch := new.take_surplus():
-            new.sent += (await self._append(session, cache, batch)).positions
+    async def _append_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> bool:
+        """Append new values, if they do not fit into one batch with their record.
 
-    async def _send(
-        self, session: str, cache: ThreadCache, new: _NewValues, record: StoredCheckpoint
-    ) -> int:
-        """Append values with the record that refers to them; return where the record is."""
-        receipt = await self._append(session, cache, [*new.unsent, record])
-        position: int = receipt.positions[-1]
-        size = 0
-        for at, value in new.resolve(position):
-            cache.add_value(at, value)
-            size += len(value[1])
-        self._grow_cache(session, cache, size)
-        return position
-
-    async def _append_all(
-        self,
-        session: str,
-        cache: ThreadCache,
-        entries: Sequence[StoredCheckpoint],
-        at_once: int,
-    ) -> None:
-        for start in range(0, len(entries), at_once):
-            await self._append(session, cache, entries[start : start + at_once])
+        Then they are in the thread, and the record is to be built again.
+        """
+        batches = list(_divide(new.values))
+        if len(batches) <= 1:
+            return False
+        for batch in batches:
+            await self._append(session, cache, batch, [])
+        return True
 
     async def _append(
         self,
         session: str,
         cache: ThreadCache,
-        entries: Sequence[StoredCheckpoint | StoredValue],
-    ) -> Receipt:
+        values: Sequence[SerializedValue],
+        stored: Sequence[StoredCheckpoint],
+    ) -> int:
+        """Append values and records as one batch; return the last position."""
+        entries: list[StoredValue | StoredCheckpoint] = [*map(records.to_stored, values), *stored]
         # A blocking store is wrapped, to be awaited.
         settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
         append = checkpoints.append_entries(settings, session, entries, cache.version)
-        receipt: Receipt = await self._run(append)
+        receipt = await self._run(append)
         with self._lock:
             if cache.view != get_view(receipt.version):
                 # The thread begins: an append to a life that has ended is refused.
-                self._drop_locked(session)
                 self._caches[session] = cache
-                self._cached_bytes += cache.size
             cache.version = receipt.version
-        return receipt
+        for position, value in zip(receipt.positions, values, strict=False):
+            cache.add_value(position, value)
+        self._limit_caches()
+        last: int = receipt.positions[-1]
+        return last
 
     # Maintenance
 
@@ -310,13 +292,13 @@ class Threads(ThreadReader):
         async def attempt(cache: ThreadCache) -> None:
             nonlocal counts
             found = await self._read_all(session, cache)
-            headers = records.parse_headers(found.checkpoints)
-            chosen = choose(headers)
-            counts = len(chosen), len(headers) - len(chosen)
-            if not headers or (counts[1] == 0 and not always):
+            listed = records.list_checkpoints(found.checkpoints)
+            chosen = choose(listed)
+            counts = len(chosen), len(listed) - len(chosen)
+            if not listed or (counts[1] == 0 and not always):
                 return
             stay = await self._append_again(session, cache, found, chosen)
-            head = found.head
+            head = found.state.head
             hidden = [at for at in range(head.born, head.end) if at not in stay]
             await self._store.hide(session, hidden, expected=cache.version)
             self._drop_cache(session)
@@ -328,29 +310,28 @@ class Threads(ThreadReader):
     async def _read_all(self, session: str, cache: ThreadCache) -> ThreadEntries:
         """Read the records of all checkpoints, and where those of writes are."""
         (first, _), (_, last) = records.ALL_CHECKPOINTS, records.ALL_WRITES
-        head, places = await self._run(checkpoints.find_records(session, first, last))
-        _refuse_other_version(session, cache, head)
-        packs = await self._find_packs(session, cache)
-        await self._read_packs(session, head, cache, packs)
-        items = {at: each.id for at, each in cache.packed.items()}
+        state, places = await self._find_records(session, first, last)
+        _refuse_other_version(cache, state)
+        await self._read_packs(state, await self._find_packs(state))
+        items = {at: each.id for at, each in state.cache.packed.items()}
         items |= {at: item for item, at in places}
         of_checkpoints = [at for at, item in items.items() if records.is_checkpoint_item(item)]
         writes: defaultdict[str, list[int]] = defaultdict(list)
         for at in sorted(items):
             writes[items[at]].append(at)
-        stored = await self._read_records(session, head, of_checkpoints)
-        return ThreadEntries(head, stored, writes)
+        stored = await self._read_records(state, of_checkpoints)
+        return ThreadEntries(state, stored, writes)
 
     async def _append_again(
         self,
         session: str,
         cache: ThreadCache,
         found: ThreadEntries,
-        chosen: Sequence[CheckpointHeader],
+        chosen: Sequence[ListedCheckpoint],
     ) -> set[int]:
         """Append what is to be kept; return the positions of what stays where it is."""
-        head = found.head
-        newest: dict[str, CheckpointHeader] = {}
+        state = found.state
+        newest: dict[str, ListedCheckpoint] = {}
         for header in chosen:
             newest.setdefault(header.namespace, header)
         moved = {header.position for header in newest.values()}
@@ -362,34 +343,51 @@ class Threads(ThreadReader):
             stored = found.checkpoints[header.position]
             if not kept.issuperset(records.get_chain(stored)):
                 # Nothing that is to be erased may be referred to.
-                (checkpoint,) = await self._load(session, head, [header.position])
-                stored = records.build_full_record(checkpoint)
+                (checkpoint,) = await self._load(state, [header.position])
+                stored = records.build_record(checkpoint, checkpoint.channels)
             packed[header.position] = stored
             item = records.build_writes_item(header.namespace, header.id)
-            packed |= await self._read_records(session, head, found.writes.get(item, ()))
+            packed |= await self._read_records(state, found.writes.get(item, ()))
         last: list[StoredCheckpoint] = []
-        for checkpoint in await self._load(session, head, sorted(moved)):
+        for checkpoint in await self._load(state, sorted(moved)):
             _, (writes,) = await self.read_writes(session, [checkpoint])
-            last += [records.build_full_record(checkpoint)]
+            last += [records.build_record(checkpoint, checkpoint.channels)]
             last += records.build_writes_again(checkpoint, writes)
         wanted = {
             position
             for at, each in (*packed.items(), *enumerate(last))
             for position in records.find_new_positions(each, at)
         }
-        values = await self.read_values(session, head, wanted)
+        values = await self.read_values(state, wanted)
         stay = {
-            at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and is_visible(head, at)
+            at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and state.is_visible(at)
         }
         packs = _iter_packs(packed, {at: values[at] for at in wanted - stay})
-        packed_entries = list(map(records.build_pack, packs))
-        await self._append_all(session, cache, packed_entries, _PACKS_APPENDED)
-        await self._append_all(session, cache, last, BATCH_ENTRIES_MAX)
+        for batch in (
+            *_batch(list(map(records.build_pack, packs)), _PACKS_APPENDED),
+            *_batch(last, BATCH_ENTRIES_MAX),
+        ):
+            await self._append(session, cache, [], batch)
         return stay
 
 
-def _read_head(session: str) -> Plan[Head]:
-    return (yield from perform(ReadHead(session)))
+def _batch(entries: Sequence[StoredCheckpoint], size: int) -> Iterator[Sequence[StoredCheckpoint]]:
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]
+
+
+def _divide(values: Iterable[SerializedValue]) -> Iterator[list[SerializedValue]]:
+    """Divide values into batches that are appended with a record at most."""
+    batch: list[SerializedValue] = []
+    size = 0
+    for value in values:
+        size += len(value[1])
+        if batch and (len(batch) == BATCH_ENTRIES_MAX - 1 or size > _VALUES_BYTES_MAX):
+            yield batch
+            batch, size = [], len(value[1])
+        batch.append(value)
+    if batch:
+        yield batch
 
 
 def _iter_packs(
@@ -426,14 +424,10 @@ def _refuse_if_moved(session: str, parent: str | None, newest: str | None) -> No
         )
 
 
-def _refuse_other_version(session: str, cache: ThreadCache, head: Head) -> None:
+def _refuse_other_version(cache: ThreadCache, state: ThreadState) -> None:
     """Raise if a thread was read at another version than that of the cache."""
-    if head.version != cache.version:
-        raise ConflictError(
-            f"the thread {get_thread_id(session)!r} was changed meanwhile",
-            session=session,
-            reason="version",
-        )
+    if state.head.version != cache.version:
+        raise build_race_error(state.session)
 
 
 def _build_channels(
@@ -444,12 +438,10 @@ def _build_channels(
     channels: dict[str, ChannelValue] = {}
     for name, version in draft.versions.items():
         old = before.get(name)
+        # If the parent is not there, or has another version, this is a copy of a checkpoint.
         if name not in draft.changed and old is not None and old.version == version:
             channels[name] = old
-            continue
-        # If the parent is not there, or has another version, this is a copy of a checkpoint.
-        parts = draft.changed[name] if name in draft.changed else draft.get_parts(name)
-        if parts is not None:
+        elif (parts := draft.get_parts(name)) is not None:
             places = new.add_all(parts.values, () if old is None else old.positions)
             channels[name] = ChannelValue(version, parts.form, places, parts.keys)
     return channels
@@ -460,60 +452,27 @@ class _NewValues:
 
     def __init__(self, cache: ThreadCache) -> None:
         self._cache = cache
-        self._numbers: dict[SerializedValue, int] = {}
-        # Positions of values that were sent before their record.
-        self.sent: list[int] = []
+        # Each with its number.
+        self.values: dict[SerializedValue, int] = {}
 
-    def add_all(self, values: Sequence[SerializedValue], before: Sequence[int]) -> tuple[int, ...]:
-        """Return where values are; most often they begin with those of the channel `before`."""
+    def add_all(
+        self, values: Sequence[SerializedValue], before: Sequence[int] = ()
+    ) -> tuple[int, ...]:
+        """Return where values are, or the numbers of new ones, as -1 - n.
+
+        Most often they begin with those of the channel `before`.
+        """
         known = tuple(map(self._cache.values.get, before))
-        if values[: len(before)] != known:
+        if tuple(values[: len(before)]) != known:
             before = ()
-        return (*before, *map(self.add, values[len(before) :]))
+        return (*before, *map(self._add, values[len(before) :]))
 
-    def add(self, value: SerializedValue) -> int:
-        """Return where a value is, or the number of a new one, as -1 - n."""
+    def _add(self, value: SerializedValue) -> int:
         if (position := self._cache.positions.get(value)) is not None:
             return position
-        return -1 - self._numbers.setdefault(value, len(self._numbers))
+        return -1 - self.values.setdefault(value, len(self.values))
 
-    def take_surplus(self) -> list[StoredValue]:
-        """Return values to send before the record, if they do not fit into one batch with it."""
-        waiting = list(self._numbers)[len(self.sent) :]
-        size = sum(len(data) for _, data in waiting)
-        if len(waiting) < BATCH_ENTRIES_MAX and size <= _VALUES_BYTES_MAX:
-            return []
-        batch: list[SerializedValue] = []
-        size = 0
-        for value in waiting[:BATCH_ENTRIES_MAX]:
-            size += len(value[1])
-            if batch and size > _VALUES_BYTES_MAX:
-                break
-            batch.append(value)
-        return list(map(records.to_stored, batch))
-
-    @property
-    def unsent(self) -> list[StoredValue]:
-        """The values to send with the record."""
-        return list(map(records.to_stored, list(self._numbers)[len(self.sent) :]))
-
-    def get_position(self, at: int) -> int:
-        """Return where a value is, relative to the record if it is sent with it."""
-        if at >= 0:
-            return at
-        number = -1 - at
-        return self.sent[number] if number < len(self.sent) else number - len(self._numbers)
-
-    def place(self, channel: ChannelValue) -> ChannelValue:
-        """Replace the numbers of new values by their positions."""
-        if not self._numbers:
-            return channel
-        place = self.get_position
-        positions = tuple([at if at >= 0 else place(at) for at in channel.positions])
-        return channel._replace(positions=positions)
-
-    def resolve(self, record: int) -> Iterable[tuple[int, SerializedValue]]:
-        """Iterate over the positions and values of all that is new."""
-        for value, number in self._numbers.items():
-            at = self.get_position(-1 - number)
-            yield at if at >= 0 else record + at, value
+    def place(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """Return where values are; of new ones, how far before the record they are appended."""
+        end = -1 - len(self.values)
+        return tuple([at if at >= 0 else end - at for at in positions])

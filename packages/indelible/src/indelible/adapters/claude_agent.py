@@ -13,13 +13,12 @@ from datetime import UTC
 from typing import Any, Final, cast
 from uuid import NAMESPACE_URL, uuid5
 
-from indelible import ChatMessage, ConflictError, Entry, Snapshot, ViewChange
+from indelible import ChatMessage, Entry, Snapshot, ViewChange
 from indelible.adapters.conversations import (
-    ATTEMPTS_MAX,
-    build_race_error,
     get_message,
-    is_race,
+    iter_session_ids,
     read_visible,
+    retry,
 )
 from indelible.adapters.forms import (
     MessageParts,
@@ -79,25 +78,22 @@ class IndelibleSessionStore(SessionStore):
         if not entries:
             return
         session = build_session_id(key)
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt() -> _TranscriptState:
             known = self._states.pop(session, None) or await self._read(key)
             fresh = _find_new(entries, known.uuids)
             if not fresh:
-                self._remember(session, known)
-                return
+                return known
             summary = _fold_summary(key, known.summary, fresh)
             batch = [_to_message(entry, None) for entry in fresh[:-1]]
             batch.append(_to_message(fresh[-1], summary))
-            try:
-                receipt = await self._store.add_messages(session, batch, expected=known.version)
-            except ConflictError as conflict:
-                if not is_race(conflict):
-                    raise
-                continue
+            receipt = await self._store.add_messages(session, batch, expected=known.version)
             uuids = known.uuids.union(_list_uuids(fresh))
-            self._remember(session, _TranscriptState(receipt.version, uuids, summary))
-            return
-        raise build_race_error(session)
+            return _TranscriptState(receipt.version, uuids, summary)
+
+        self._states[session] = await retry(session, attempt)
+        while len(self._states) > _REMEMBERED_MAX:
+            self._states.popitem(last=False)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a transcript, in order; None if there are none.
@@ -130,7 +126,7 @@ class IndelibleSessionStore(SessionStore):
         session = build_session_id(key)
         if key.get("subpath") is None:
             # The session itself last, so that an interrupted deletion can be repeated.
-            async for name in self._iter_sessions(session + "/"):
+            async for name in iter_session_ids(self._store, session + "/"):
                 await self._forget(name)
         await self._forget(session)
 
@@ -141,7 +137,7 @@ class IndelibleSessionStore(SessionStore):
         )
         return [
             _decode_part(name.removeprefix(prefix + "/"))
-            async for name in self._iter_sessions(prefix + "/")
+            async for name in iter_session_ids(self._store, prefix + "/")
             if await self._read_newest(name) is not None
         ]
 
@@ -163,18 +159,13 @@ class IndelibleSessionStore(SessionStore):
         summaries = filter(None, map(_get_summary, reversed(shown.messages)))
         return _TranscriptState(shown.version, set(_list_uuids(entries)), next(summaries, None))
 
-    def _remember(self, session: str, known: _TranscriptState) -> None:
-        self._states[session] = known
-        while len(self._states) > _REMEMBERED_MAX:
-            self._states.popitem(last=False)
-
     async def _forget(self, session: str) -> None:
         self._states.pop(session, None)
         await self._store.forget(session)
 
     async def _iter_transcripts(self, project_key: str) -> AsyncIterator[tuple[str, Entry]]:
         prefix = _encode_part(project_key) + "/"
-        async for name in self._iter_sessions(prefix):
+        async for name in iter_session_ids(self._store, prefix):
             rest = name.removeprefix(prefix)
             if "/" not in rest and (newest := await self._read_newest(name)) is not None:
                 yield _decode_part(rest), newest
@@ -182,15 +173,6 @@ class IndelibleSessionStore(SessionStore):
     async def _read_newest(self, session: str) -> Entry | None:
         found = await self._store.get_entries(session, kinds=["message"], last=1)
         return found[0] if found else None
-
-    async def _iter_sessions(self, prefix: str) -> AsyncIterator[str]:
-        page = await self._store.list_sessions(prefix=prefix)
-        while True:
-            for name in page.ids:
-                yield name
-            if page.cursor is None:
-                return
-            page = await self._store.list_sessions(prefix=prefix, cursor=page.cursor)
 
 
 def build_session_id(key: SessionKey) -> str:

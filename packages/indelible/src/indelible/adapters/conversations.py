@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from indelible import AsyncMemoryStore, ChatMessage, ConflictError, Entry, Receipt
 from indelible.core.codec import encode, parse_checksum
 from indelible.core.limits import PAGE_ENTRIES_MAX
 
+T = TypeVar("T")
+
 # Lost races before giving up; each one means that another writer succeeded.
-ATTEMPTS_MAX: Final = 200
+_ATTEMPTS_MAX: Final = 200
 # How often a batch with ids can be hidden and added again and still be recognised.
 COMEBACKS_MAX: Final = 100
 _MESSAGES: Final = ["message"]
@@ -75,18 +77,28 @@ async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessa
     return VisibleMessages(entries, version)
 
 
+async def iter_session_ids(store: AsyncMemoryStore, prefix: str) -> AsyncIterator[str]:
+    """Iterate over the sessions whose ids begin with a prefix, by id."""
+    cursor: str | None = None
+    while True:
+        page = await store.list_sessions(prefix=prefix, order="id", cursor=cursor)
+        for session_id in page.ids:
+            yield session_id
+        if (cursor := page.cursor) is None:
+            return
+
+
 async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:
     """Hide the newest message and return it; None if there is none.
 
     It is hidden only if it is still the newest at that moment.
     """
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> ChatMessage | None:
         newest = await store.get_entries(session_id, kinds=_MESSAGES, last=1)
-        if not newest:
-            return None
-        if await _try_hide(store, session_id, [newest[0].position], newest.version):
-            return get_message(newest[0])
-    raise build_race_error(session_id)
+        return await _hide(store, session_id, newest[0], newest.version) if newest else None
+
+    return await retry(session_id, attempt)
 
 
 async def pop_at(
@@ -100,15 +112,15 @@ async def pop_at(
 
     `listed` returns, for each item of the framework's list, the index of its stored message.
     """
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> ChatMessage | None:
         shown = await read_visible(store, session_id)
         places = listed(shown.messages)
         if not -len(places) <= index < len(places):
             return None
-        entry = shown.entries[places[index]]
-        if await _try_hide(store, session_id, [entry.position], shown.version):
-            return get_message(entry)
-    raise build_race_error(session_id)
+        return await _hide(store, session_id, shown.entries[places[index]], shown.version)
+
+    return await retry(session_id, attempt)
 
 
 async def replace(
@@ -119,20 +131,16 @@ async def replace(
     Messages that are there already stay. The rest is appended as one batch, and then the unwanted
     ones are hidden: an interruption in between loses nothing.
     """
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> None:
         entries, version = await read_visible(store, session_id)
         unwanted, rest = compute_difference(entries, messages)
-        unmoved: str | None = version
-        try:
-            if rest:
-                await store.add_messages(session_id, rest, expected=version)
-                unmoved = None
-            if not unwanted or await _try_hide(store, session_id, unwanted, unmoved):
-                return
-        except ConflictError as conflict:
-            if not is_race(conflict):
-                raise
-    raise build_race_error(session_id)
+        if rest:
+            await store.add_messages(session_id, rest, expected=version)
+        if unwanted:
+            await store.hide(session_id, unwanted, expected=None if rest else version)
+
+    await retry(session_id, attempt)
 
 
 def compute_difference(
@@ -149,27 +157,26 @@ def compute_difference(
     return unwanted, list(wanted[matched:])
 
 
-async def _try_hide(
-    store: AsyncMemoryStore, session_id: str, positions: list[int], version: str | None
-) -> bool:
-    """Hide positions; return False if the session changed since that version."""
-    try:
-        await store.hide(session_id, positions, expected=version)
-    except ConflictError as conflict:
-        if not is_race(conflict):
-            raise
-        return False
-    return True
+async def _hide(
+    store: AsyncMemoryStore, session_id: str, entry: Entry, version: str
+) -> ChatMessage:
+    await store.hide(session_id, [entry.position], expected=version)
+    return get_message(entry)
 
 
-def is_race(conflict: ConflictError) -> bool:
-    """Return whether another writer was faster, so that a retry may succeed."""
-    reason: Any = conflict.details.get("reason")
-    return reason in ("version", "view")
+async def retry(session_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try something again as long as other writers are faster."""
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            return await attempt()
+        except ConflictError as conflict:
+            if conflict.details.get("reason") not in ("version", "view", "gone"):
+                raise
+    raise build_race_error(session_id)
 
 
 def build_race_error(session_id: str) -> ConflictError:
-    """Build the error after too many lost races."""
+    """Build the error of one that others were faster than."""
     return ConflictError(
         f"others kept writing to session {session_id!r}; nothing was changed. Try again.",
         session=session_id,

@@ -40,7 +40,7 @@ from indelible.core.content import (
     to_common_role,
 )
 from indelible.core.limits import ROLE_CHARS_MAX
-from indelible.core.tool_calls import find_answers_given, find_calls_made
+from indelible.core.tool_calls import FoundCall, find_answers_given, find_calls_made
 
 FORM: Final = "form"
 SHARED: Final = "shared"
@@ -118,28 +118,6 @@ def get_text(message: ChatMessage) -> str:
     return get_content_text(message.content) or ""
 
 
-class StoredCall(NamedTuple):
-    """A tool call. Arguments are an object, or text that is not the JSON of one."""
-
-    id: str
-    name: str
-    arguments: Any
-
-    @property
-    def as_object(self) -> dict[str, Any] | None:
-        """The arguments as an object; None if they are something else."""
-        if self.arguments is None:
-            return {}
-        return self.arguments if isinstance(self.arguments, dict) else None
-
-    @property
-    def as_text(self) -> str:
-        """The arguments as models write them: JSON text."""
-        if isinstance(self.arguments, str):
-            return self.arguments
-        return json.dumps({} if self.arguments is None else self.arguments, ensure_ascii=False)
-
-
 class StoredResult(NamedTuple):
     """A tool result; the name of the tool is empty if it is unknown."""
 
@@ -170,7 +148,7 @@ class MessageParts(NamedTuple):
     role: str
     name: str | None
     said: list[dict[str, Any]]
-    calls: list[StoredCall]
+    calls: list[FoundCall]
     results: list[StoredResult]
     at: datetime | None
 
@@ -199,9 +177,7 @@ def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
     names: dict[str, str] = {}
     found = []
     for message in messages:
-        calls = {
-            id_: StoredCall(id_, str(tool), given) for id_, tool, given in find_calls_made(message)
-        }
+        calls = {call.id: call._replace(name=str(call.name)) for call in find_calls_made(message)}
         results = []
         for call_id, content, is_error in find_answers_given(message):
             name = _find_result_name(message, call_id) or names.get(call_id, "")

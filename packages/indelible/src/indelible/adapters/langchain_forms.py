@@ -8,7 +8,6 @@ from typing import Any, Final
 from indelible import ChatMessage, FormatError
 from indelible.adapters.forms import (
     MessageParts,
-    StoredCall,
     StoredResult,
     keep_form,
     read_forms,
@@ -16,6 +15,7 @@ from indelible.adapters.forms import (
     to_role,
     to_text_or_none,
 )
+from indelible.core.tool_calls import FoundCall
 
 FRAMEWORK: Final = "langchain"
 # By the first letters of LangChain's types: a chunk is of the type that it is a chunk of.
@@ -91,7 +91,7 @@ def _build_result(result: StoredResult) -> dict[str, Any]:
     return {"type": "tool", "data": data}
 
 
-def _build_calls(calls: list[StoredCall]) -> dict[str, list[dict[str, Any]]]:
+def _build_calls(calls: list[FoundCall]) -> dict[str, list[dict[str, Any]]]:
     """Build the calls; LangChain lists those whose arguments are no object as invalid."""
     valid = [
         {"id": call.id, "name": call.name, "args": call.as_object}

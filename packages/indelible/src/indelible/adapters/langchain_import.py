@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from indelible import ChatMessage, FormatError, MemoryStore, UnavailableError, UnsupportedError
 from indelible.adapters.langchain_forms import from_dict
 from indelible.connect import format_target, refuse_ambiguous
 from indelible.core.extras import format_install_command
+
+if TYPE_CHECKING:
+    import psycopg
 
 # LangChain's own defaults.
 TABLE: Final = "message_store"
@@ -32,19 +35,25 @@ Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImportReport:
-    """The result of an import: `equal` counts and `differ` lists sessions that existed already."""
+class SourceReport:
+    """The result of an import: `equal` counts and `differ` lists what existed already."""
 
-    sessions: int
-    messages: int
     equal: int
     differ: tuple[str, ...]
     dry_run: bool
 
     @property
     def ok(self) -> bool:
-        """Whether all sessions that were read are in the store."""
+        """Whether all that was read is in the store."""
         return not self.differ
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportReport(SourceReport):
+    """The result of an import of histories."""
+
+    sessions: int
+    messages: int
 
 
 def import_histories(
@@ -147,14 +156,29 @@ def _read_files(path: Path) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _read_sqlite(path: Path, table: str) -> Iterator[tuple[str, list[Any]]]:
+    with open_sqlite(str(path)) as database:
+        yield from _group_by_session(database.execute(_build_query(table)))
+
+
+@contextmanager
+def open_sqlite(path: str) -> Iterator[sqlite3.Connection]:
+    """Open a file to read, for any thread."""
+    uri = f"file:{quote(path)}?mode=ro"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
-            yield from _group_by_session(database.execute(_build_query(table)))
+        with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as database:
+            yield database
     except sqlite3.Error as error:
         raise UnavailableError(f"{path} cannot be read: {error}") from error
 
 
 def _read_postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
+    with open_postgres(url) as connection, connection.cursor("histories") as cursor:
+        yield from _group_by_session(cursor.execute(_build_query(table).encode()))
+
+
+@contextmanager
+def open_postgres(url: str) -> Iterator[psycopg.Connection]:
+    """Connect to a database to read."""
     try:
         import psycopg  # noqa: PLC0415 (an extra)
     except ImportError:
@@ -162,8 +186,8 @@ def _read_postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
             f"{format_target(url)} needs the package psycopg: {format_install_command('postgres')}"
         ) from None
     try:
-        with psycopg.connect(url) as connection, connection.cursor("histories") as cursor:
-            yield from _group_by_session(cursor.execute(_build_query(table).encode()))
+        with psycopg.connect(url) as connection:
+            yield connection
     except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
         if getattr(error, "sqlstate", None) is not None:
             raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error

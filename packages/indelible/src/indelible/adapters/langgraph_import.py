@@ -6,31 +6,27 @@ with open_source("checkpoints.db") as source:
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.adapters.checkpoint_reader import build_session
+from indelible.adapters.langchain_import import (
+    Progress,
+    SourceReport,
+    open_postgres,
+    open_sqlite,
+)
 from indelible.adapters.langgraph_saver import IndelibleSaver
 from indelible.connect import format_target, refuse_ambiguous
 from indelible.errors import FormatError, UnavailableError, UnsupportedError
 
-try:
+if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
-except ImportError as error:
-    from indelible.core.extras import build_missing_framework_error
-
-    raise build_missing_framework_error(
-        error, package="langgraph-checkpoint", extra="langgraph"
-    ) from error
-
-Progress = Callable[[str, int], None]
 
 _QUERY = (
     "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints"
@@ -64,19 +60,11 @@ class ImportSource(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadImportReport:
-    """The result of an import: `equal` counts and `differ` lists threads that existed already."""
+class ThreadImportReport(SourceReport):
+    """The result of an import of threads."""
 
     threads: int
     checkpoints: int
-    equal: int
-    differ: tuple[str, ...]
-    dry_run: bool
-
-    @property
-    def ok(self) -> bool:
-        """Whether all threads that were read are in the store."""
-        return not self.differ
 
 
 def import_threads(
@@ -206,37 +194,23 @@ def _open_sqlite(path: str) -> Iterator[ImportSource]:
         from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 (not of our extra)
     except ImportError:
         raise _build_missing_error("langgraph-checkpoint-sqlite") from None
-    try:
-        uri = f"file:{quote(path)}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as connection:
-            saver = SqliteSaver(connection)
-            # Its tables are there, and nothing may be written.
-            saver.is_setup = True
-            places = [CheckpointPlace(*row) for row in connection.execute(_QUERY)]
-            yield ImportSource(saver, places)
-    except sqlite3.Error as error:
-        raise UnavailableError(f"{path} cannot be read: {error}") from error
+    with open_sqlite(path) as connection:
+        saver = SqliteSaver(connection)
+        # Its tables are there, and nothing may be written.
+        saver.is_setup = True
+        yield ImportSource(saver, [CheckpointPlace(*row) for row in connection.execute(_QUERY)])
 
 
 @contextmanager
 def _open_postgres(url: str) -> Iterator[ImportSource]:
     try:
-        import psycopg  # noqa: PLC0415 (an extra)
-        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
+        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 (not of our extra)
     except ImportError:
         raise _build_missing_error("langgraph-checkpoint-postgres") from None
-    try:
-        with PostgresSaver.from_conn_string(url) as saver:
-            with psycopg.connect(url) as connection:
-                rows = connection.execute(_QUERY).fetchall()
-            # Ordered here: a database may collate otherwise.
-            places = sorted((CheckpointPlace(*row) for row in rows), key=_get_order)
-            yield ImportSource(saver, places)
-    except psycopg.Error as error:
-        if getattr(error, "sqlstate", None) is None:
-            # libpq quotes the part of a URL that it cannot read, which may be the password.
-            raise UnavailableError(f"{format_target(url)} cannot be read") from None
-        raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
+    with open_postgres(url) as connection, PostgresSaver.from_conn_string(url) as saver:
+        rows = connection.execute(_QUERY).fetchall()
+        # Ordered here: a database may collate otherwise.
+        yield ImportSource(saver, sorted((CheckpointPlace(*row) for row in rows), key=_get_order))
 
 
 def _get_order(place: CheckpointPlace) -> tuple[str, str, str]:

@@ -15,20 +15,20 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 from indelible import ConflictError, FormatError, UsageError
 from indelible.adapters import checkpoint_records as records
 from indelible.adapters.checkpoint_reader import (
-    ATTEMPTS_MAX,
     FoundCheckpoint,
     build_session,
     get_thread_id,
 )
-from indelible.adapters.checkpoint_records import CheckpointHeader, Parts, Write
-from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
+from indelible.adapters.checkpoint_records import CheckpointHeader, ListedCheckpoint, Parts, Write
+from indelible.adapters.checkpoint_threads import CheckpointDraft, ChooseCheckpoints, Threads
+from indelible.adapters.conversations import build_race_error, retry
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -279,41 +279,18 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _get_tuple(self, threads: Threads, config: RunnableConfig) -> CheckpointTuple | None:
         session, namespace = _get_place(config)
         checkpoint_id = get_checkpoint_id(config)
-        built = await self._read(threads, session, namespace, checkpoint_id)
+        built = await retry(
+            session, lambda: self._find_tuple(threads, session, namespace, checkpoint_id)
+        )
         if built is not None and checkpoint_id is None:
             built.config["configurable"][_NEWEST] = True
         return built
 
-    async def _read(
-        self,
-        threads: Threads,
-        session: str,
-        namespace: str,
-        checkpoint_id: str | None,
-        found: FoundCheckpoint | None = None,
+    async def _find_tuple(
+        self, threads: Threads, session: str, namespace: str, checkpoint_id: str | None
     ) -> CheckpointTuple | None:
-        """Read a checkpoint with its values and writes.
-
-        If the thread is pruned meanwhile, it is found again; `found` is where it was before.
-        """
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                found = found or await threads.find(session, namespace, checkpoint_id)
-                if found is None:
-                    return None
-                built = await self._build_tuple(threads, session, found)
-            except ConflictError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                if built is not None:
-                    return built
-            found = None
-        raise ConflictError(
-            f"the thread {get_thread_id(session)!r} was erased again and again while it was read",
-            session=session,
-            reason="view",
-        )
+        found = await threads.find(session, namespace, checkpoint_id)
+        return None if found is None else await self._build_tuple(threads, session, found)
 
     async def _list(
         self,
@@ -340,27 +317,31 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 metadata = self.serde.loads_typed(checkpoint.metadata)
                 if any(metadata.get(key) != value for key, value in (wanted or {}).items()):
                     continue
-                built = await self._read(
-                    threads, session, checkpoint.namespace, checkpoint.id, found
-                )
+                try:
+                    built: CheckpointTuple | None = await self._build_tuple(threads, session, found)
+                except ConflictError:
+                    # The thread was pruned meanwhile.
+                    name = checkpoint.namespace, checkpoint.id
+                    built = await retry(session, partial(self._find_tuple, threads, session, *name))
                 if built is not None:
                     left = None if left is None else left - 1
                     yield built
 
     async def _build_tuple(
         self, threads: Threads, session: str, found: FoundCheckpoint
-    ) -> CheckpointTuple | None:
-        """Read what a checkpoint refers to; None if some of it may have been erased since."""
+    ) -> CheckpointTuple:
+        """Read what a checkpoint refers to; a conflict if some may have been erased since."""
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
-        head, (writes,) = await threads.read_writes(session, [checkpoint])
-        if (head.life, head.vacuums) != (found.head.life, found.head.vacuums):
-            return None
+        state, (writes,) = await threads.read_writes(session, [checkpoint])
+        before, now = found.state.head, state.head
+        if (now.life, now.vacuums) != (before.life, before.vacuums):
+            raise build_race_error(session)
         writes.sort(key=_get_write_order)
         needed = chain.from_iterable(channel.positions for channel in channels.values())
         needed = chain(needed, [write.position for write in writes])
-        values = await threads.read_values(session, head, needed)
+        values = await threads.read_values(state, needed)
         load = self.serde.loads_typed
         name_errors = partial(_name_decoding_errors, session, checkpoint.id)
         with name_errors("the checkpoint"):
@@ -386,21 +367,13 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _get_delta_history(
         self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the ancestors of a checkpoint back to those that hold the channels.
-
-        If the thread is pruned meanwhile, they are found again.
-        """
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                return await self._read_delta_history(threads, config, channels)
-            except ConflictError:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-        raise AssertionError("unreachable")
+        session, _ = _get_place(config)
+        return await retry(session, lambda: self._read_delta_history(threads, config, channels))
 
     async def _read_delta_history(
         self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the ancestors of a checkpoint back to those that hold the channels."""
         session, namespace = _get_place(config)
         history: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         target = await threads.find(session, namespace, get_checkpoint_id(config))
@@ -408,7 +381,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         ancestors = await threads.find_ancestors(session, namespace, parent, set(channels))
         if not ancestors:
             return history
-        head, writes = await threads.read_writes(session, ancestors)
+        state, writes = await threads.read_writes(session, ancestors)
         # A channel is read from its newest value on.
         seeds: dict[str, int] = {}
         for number, each in enumerate(ancestors):
@@ -416,7 +389,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 seeds.setdefault(name, number)
         needed = {write.position for of_each in writes for write in of_each}
         needed |= {at for name, n in seeds.items() for at in ancestors[n].channels[name].positions}
-        values = await threads.read_values(session, head, needed)
+        values = await threads.read_values(state, needed)
         load = self.serde.loads_typed
         for number in reversed(range(len(ancestors))):
             checkpoint_id = ancestors[number].id
@@ -445,20 +418,19 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
         values = checkpoint["channel_values"]
-        changed: dict[str, Parts | None] = {
-            name: records.split(values[name], dump) if name in values else None
-            for name in new_versions
-        }
-        draft = CheckpointDraft(
-            namespace,
-            checkpoint["id"],
-            parent,
-            dump({key: value for key, value in checkpoint.items() if key != "channel_values"}),
-            dump(get_checkpoint_metadata(config, metadata)),
-            checkpoint["channel_versions"],
-            changed,
-            lambda name: records.split(values[name], dump) if name in values else None,
+
+        @cache
+        def get_parts(name: str) -> Parts | None:
+            return records.split(values[name], dump) if name in values else None
+
+        header = CheckpointHeader(
+            namespace=namespace,
+            id=checkpoint["id"],
+            parent=parent,
+            body=dump({key: each for key, each in checkpoint.items() if key != "channel_values"}),
+            metadata=dump(get_checkpoint_metadata(config, metadata)),
         )
+        draft = CheckpointDraft(header, checkpoint["channel_versions"], new_versions, get_parts)
         newest = parent is None or configurable.get(_NEWEST, True)
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
         return _build_config(session, namespace, checkpoint["id"], newest=newest)
@@ -489,28 +461,53 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             raise UsageError(
                 f'strategy is "keep_latest", "delete" or Keep(…), not {strategy!r}', value=strategy
             )
-        receipt = PruneReceipt()
+        if isinstance(strategy, Keep):
+            return await self._rewrite(threads, thread_ids, partial(self._choose_kept, strategy))
+        number = erased = 0
         async for session in _iter_threads(threads, thread_ids):
-            if isinstance(strategy, Keep):
-                choose = partial(self._choose_kept, strategy)
-                kept, erased = await threads.rewrite(session, choose, always=False)
-            else:
-                kept, erased = 0, len([each async for each in threads.iter_checkpoints(session)])
-                await threads.forget(session)
-            receipt = _add_to_receipt(receipt, kept, erased)
-        return receipt
+            number += 1
+            erased += len([each async for each in threads.iter_checkpoints(session)])
+            await threads.forget(session)
+        return PruneReceipt(threads=number, erased=erased)
 
     async def _compact(self, threads: Threads, thread_ids: Sequence[str] | None) -> PruneReceipt:
-        receipt = PruneReceipt()
-        async for session in _iter_threads(threads, thread_ids):
-            counts = await threads.rewrite(session, lambda found: found, always=True)
-            receipt = _add_to_receipt(receipt, *counts)
+        receipt = await self._rewrite(threads, thread_ids, lambda found: found, always=True)
         await threads.clear_free_space()
         return receipt
 
+    async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
+        unwanted = set(run_ids)
+        load = self.serde.loads_typed
+        await self._rewrite(
+            threads,
+            None,
+            lambda found: [
+                each for each in found if load(each.metadata).get("run_id") not in unwanted
+            ],
+        )
+
+    async def _rewrite(
+        self,
+        threads: Threads,
+        thread_ids: Sequence[str] | None,
+        choose: ChooseCheckpoints,
+        *,
+        always: bool = False,
+    ) -> PruneReceipt:
+        """Keep the chosen checkpoints of threads; see `Threads.rewrite`."""
+        counts = [
+            await threads.rewrite(session, choose, always=always)
+            async for session in _iter_threads(threads, thread_ids)
+        ]
+        return PruneReceipt(
+            threads=len(counts),
+            kept=sum(kept for kept, _ in counts),
+            erased=sum(erased for _, erased in counts),
+        )
+
     def _choose_kept(
-        self, keep: Keep, found: Sequence[CheckpointHeader]
-    ) -> Sequence[CheckpointHeader]:
+        self, keep: Keep, found: Sequence[ListedCheckpoint]
+    ) -> Sequence[ListedCheckpoint]:
         """Choose the checkpoints to keep, and what they are rebuilt from.
 
         The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
@@ -528,23 +525,13 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             ):
                 continue
             missing = set(load(checkpoint.metadata).get(_DELTA_COUNTERS) or ())
-            each: CheckpointHeader | None = checkpoint
+            each: ListedCheckpoint | None = checkpoint
             while each is not None:
                 chosen.add((each.namespace, each.id))
-                missing -= each.channels
+                missing.difference_update(each.channels)
                 parent = each.parent if missing else None
                 each = None if parent is None else by_id.get((each.namespace, parent))
         return [each for each in found if (each.namespace, each.id) in chosen]
-
-    async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
-        unwanted = set(run_ids)
-
-        def choose(found: Sequence[CheckpointHeader]) -> Sequence[CheckpointHeader]:
-            load = self.serde.loads_typed
-            return [each for each in found if load(each.metadata).get("run_id") not in unwanted]
-
-        async for session in threads.iter_sessions():
-            await threads.rewrite(session, choose, always=False)
 
 
 @contextmanager
@@ -576,12 +563,6 @@ async def _iter_threads(threads: Threads, thread_ids: Sequence[str] | None) -> A
             yield session
     for thread_id in thread_ids or ():
         yield build_session(thread_id)
-
-
-def _add_to_receipt(receipt: PruneReceipt, kept: int, erased: int) -> PruneReceipt:
-    return PruneReceipt(
-        threads=receipt.threads + 1, kept=receipt.kept + kept, erased=receipt.erased + erased
-    )
 
 
 def _get_place(config: RunnableConfig) -> tuple[str, str]:

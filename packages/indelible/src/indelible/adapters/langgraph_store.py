@@ -9,11 +9,12 @@ back, and are found by the words in them; with `index=`, also by vectors.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from indelible import AsyncMemoryStore, Memory, UsageError
+from indelible.adapters.conversations import iter_session_ids
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -58,8 +59,6 @@ _TIMES: Final = "langgraph"
 _log: Final = logging.getLogger("indelible.langgraph")
 
 Namespace = tuple[str, ...]
-# Computes the vectors of texts: of queries, or of what is stored.
-Embed = Callable[[list[str]], Awaitable[Sequence[Sequence[float]]]]
 
 
 class IndelibleLangGraphStore(BaseStore):
@@ -83,52 +82,32 @@ class IndelibleLangGraphStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations."""
-        return run_blocking(
-            self._run(to_blocking(self._store), ops, self._embed_query, self._embed_documents)
-        )
+        return run_blocking(self._run(to_blocking(self._store), ops, blocks=True))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations."""
-        return await self._run(
-            to_async(self._store), ops, self._aembed_query, self._aembed_documents
-        )
-
-    async def _embed_query(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        assert self._embeddings is not None
-        return [self._embeddings.embed_query(text) for text in texts]
-
-    async def _aembed_query(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        assert self._embeddings is not None
-        return [await self._embeddings.aembed_query(text) for text in texts]
-
-    async def _embed_documents(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        assert self._embeddings is not None
-        return self._embeddings.embed_documents(texts)
-
-    async def _aembed_documents(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        assert self._embeddings is not None
-        return await self._embeddings.aembed_documents(texts)
+        return await self._run(to_async(self._store), ops, blocks=False)
 
     async def _run(
-        self, store: AsyncMemoryStore, ops: Iterable[Op], embed_query: Embed, embed_documents: Embed
+        self, store: AsyncMemoryStore, ops: Iterable[Op], *, blocks: bool
     ) -> list[Result]:
         ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
-        results = [await self._read(store, op, embed_query) for op in ops]
+        results = [await self._read(store, op, blocks=blocks) for op in ops]
         # Of several puts of one item, the last one counts.
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         if puts:
-            await self._put(store, list(puts.values()), embed_documents)
+            await self._put(store, list(puts.values()), blocks=blocks)
         return results
 
-    async def _read(self, store: AsyncMemoryStore, op: Op, embed: Embed) -> Result:
+    async def _read(self, store: AsyncMemoryStore, op: Op, *, blocks: bool) -> Result:
         """Answer a read; None for a put."""
         match op:
             case GetOp():
                 return await self._get(store, op)
             case SearchOp(query=str(query)) if query.strip():
-                return await self._search(store, op, query, embed)
+                return await self._search(store, op, query, blocks=blocks)
             case SearchOp():
                 return await _list_items(store, op)
             case ListNamespacesOp():
@@ -155,15 +134,14 @@ class IndelibleLangGraphStore(BaseStore):
         )
 
     async def _search(
-        self, store: AsyncMemoryStore, op: SearchOp, text: str, embed: Embed
+        self, store: AsyncMemoryStore, op: SearchOp, text: str, *, blocks: bool
     ) -> list[SearchItem]:
         """Rank the items by their words, and by vectors if there is an index."""
         if op.limit < 1:
             return []
         query: str | tuple[str, Sequence[float]] = text
-        if self._embeddings is not None:
-            vectors = await _try_to_embed(embed, [text])
-            query = text if vectors is None else (text, vectors[0])
+        if (vectors := await self._embed([text], query=True, blocks=blocks)) is not None:
+            query = text, vectors[0]
         hits = await store.search(
             query,
             under=op.namespace_prefix or None,
@@ -187,9 +165,9 @@ class IndelibleLangGraphStore(BaseStore):
 
     # Writing
 
-    async def _put(self, store: AsyncMemoryStore, ops: list[PutOp], embed: Embed) -> None:
+    async def _put(self, store: AsyncMemoryStore, ops: list[PutOp], *, blocks: bool) -> None:
         texts = [self._get_text(op) for op in ops]
-        vectors = await self._compute_vectors(ops, texts, embed)
+        vectors = await self._compute_vectors(ops, texts, blocks=blocks)
         entries: dict[Namespace, list[StoredMemory]] = {}
         for op, text, vector in zip(ops, texts, vectors, strict=True):
             current = await store.get_memory(op.namespace, op.key)
@@ -214,7 +192,7 @@ class IndelibleLangGraphStore(BaseStore):
         return "\n".join(text for texts in found for text in texts)
 
     async def _compute_vectors(
-        self, ops: Sequence[PutOp], texts: Sequence[str | None], embed: Embed
+        self, ops: Sequence[PutOp], texts: Sequence[str | None], *, blocks: bool
     ) -> list[Sequence[float] | None]:
         """Compute a vector for each item; none if that fails: they are still found by words."""
         vectors: list[Sequence[float] | None] = [None] * len(ops)
@@ -226,27 +204,41 @@ class IndelibleLangGraphStore(BaseStore):
             for number, (op, text) in enumerate(zip(ops, texts, strict=True))
             if op.value is not None and text != ""
         }
-        computed = await _try_to_embed(embed, list(wanted.values())) if wanted else None
+        computed = await self._embed(list(wanted.values()), blocks=blocks)
         if computed is not None:
             for number, vector in zip(wanted, computed, strict=True):
                 vectors[number] = vector
         return vectors
 
-
-async def _try_to_embed(embed: Embed, texts: list[str]) -> list[Sequence[float]] | None:
-    """Compute the vectors of texts; None, and a warning in the log, if the embedder fails."""
-    try:
-        vectors = list(await embed(texts))
-    except Exception as error:  # noqa: BLE001 (whatever a model's client raises)
-        # The message of its error may hold the text, so only its type is told.
-        _log.warning("the embedder failed with %s: words alone count", type(error).__name__)
-        return None
-    if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
-        raise UsageError(
-            f"the embedder returned {vectors!r:.60} for {len(texts)} texts; one of LangGraph takes"
-            " a list of texts, and returns a list of numbers for each. Nothing was written"
-        )
-    return vectors
+    async def _embed(
+        self, texts: list[str], *, blocks: bool, query: bool = False
+    ) -> list[Sequence[float]] | None:
+        """Compute the vectors of texts; None, and a warning in the log, if the embedder fails."""
+        embeddings = self._embeddings
+        if embeddings is None or not texts:
+            return None
+        try:
+            if query:
+                (text,) = texts
+                found = (
+                    embeddings.embed_query(text) if blocks else await embeddings.aembed_query(text)
+                )
+                vectors: list[Sequence[float]] = [found]
+            elif blocks:
+                vectors = list(embeddings.embed_documents(texts))
+            else:
+                vectors = list(await embeddings.aembed_documents(texts))
+        except Exception as error:  # noqa: BLE001 (whatever a model's client raises)
+            # The message of its error may hold the text, so only its type is told.
+            _log.warning("the embedder failed with %s: words alone count", type(error).__name__)
+            return None
+        if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
+            raise UsageError(
+                f"the embedder returned {vectors!r:.60} for {len(texts)} texts; one of LangGraph"
+                " takes a list of texts, and returns a list of numbers for each. Nothing was"
+                " written"
+            )
+        return vectors
 
 
 def _to_memory(
@@ -343,14 +335,9 @@ async def _iter_memories(
 async def _iter_collections(store: AsyncMemoryStore, prefix: Namespace) -> AsyncIterator[str]:
     """Iterate over the sessions whose labels begin with these, in order."""
     root = build_collection_id(prefix) if prefix else ""
-    cursor: str | None = None
-    while True:
-        page = await store.list_sessions(prefix=root, order="id", cursor=cursor)
-        for session in page.ids:
-            if not root or session == root or session.startswith(f"{root}/"):
-                yield session
-        if (cursor := page.cursor) is None:
-            return
+    async for session in iter_session_ids(store, root):
+        if not root or session == root or session.startswith(f"{root}/"):
+            yield session
 
 
 async def _list_namespaces(store: AsyncMemoryStore, op: ListNamespacesOp) -> list[Namespace]:

@@ -9,19 +9,21 @@ that one wrote can be read by the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pydantic import JsonValue
 
 from indelible import AsyncMemoryStore, Snapshot, ViewChange
+from indelible import ChatMessage as StoredMessage
 from indelible.adapters import conversations
 from indelible.adapters.conversations import VisibleMessages, get_message
-from indelible.adapters.llama_index_forms import (
-    FRAMEWORK,
-    from_llama,
-    map_indexes,
-    to_llama,
-    to_llama_all,
+from indelible.adapters.forms import (
+    MessageParts,
+    build_call,
+    keep_form,
+    read_forms,
+    to_text_or_none,
 )
 from indelible.adapters.store_variants import (
     Store,
@@ -31,9 +33,10 @@ from indelible.adapters.store_variants import (
     to_blocking,
 )
 from indelible.core.extras import build_missing_framework_error
+from indelible.core.tool_calls import parse_call
 
 try:
-    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole
     from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.storage.chat_store.base import BaseChatStore
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
@@ -42,6 +45,9 @@ except ImportError as error:
         error, package="llama-index-core", extra="llama-index"
     ) from error
 
+FRAMEWORK: Final = "llama_index"
+# Replacements of roles that LlamaIndex may not have, and of the role of text beside a result.
+_OTHERWISE: Final = {"developer": "system", "tool": "user"}
 # In a session's metadata: messages before this position are archived.
 _ARCHIVED_BEFORE: Final = f"{FRAMEWORK}_archived_before"
 
@@ -170,14 +176,14 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """Return the messages of a key with a status, or of any, in order."""
-        found = to_llama_all((await self._read_with_status(key, status)).messages)[offset or 0 :]
+        found = _to_llama_all((await self._read_with_status(key, status)).messages)[offset or 0 :]
         return [message for _, message in found[:limit]]
 
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
     ) -> int:
         """Count the messages of a status."""
-        return len(to_llama_all((await self._read_with_status(key, status)).messages))
+        return len(_to_llama_all((await self._read_with_status(key, status)).messages))
 
     async def add_message(
         self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
@@ -219,14 +225,14 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         oldest = entries[: max(n, 0)]
         change = await self._store.hide(key, [entry.position for entry in oldest])
         # Another writer may have hidden some of them first.
-        return [to_llama(get_message(each)) for each in oldest if each.position in change.dropped]
+        return [_to_llama(get_message(each)) for each in oldest if each.position in change.dropped]
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest active messages, and return them."""
         entries, version = await self._read_with_status(key, MessageStatus.ACTIVE)
         oldest = VisibleMessages(entries[: max(n, 0)], version)
         await self._archive(key, oldest)
-        return [to_llama(message) for message in oldest.messages]
+        return [_to_llama(message) for message in oldest.messages]
 
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages."""
@@ -269,33 +275,33 @@ def _get_archive_mark(metadata: dict[str, JsonValue]) -> int:
 
 
 async def _get(store: AsyncMemoryStore, key: str) -> list[ChatMessage]:
-    return [message for _, message in to_llama_all(await store.get_history(key))]
+    return [message for _, message in _to_llama_all(await store.get_history(key))]
 
 
 async def _add(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
-    batch = [from_llama(message) for message in messages]
+    batch = [_from_llama(message) for message in messages]
     await conversations.append(store, key, batch, identified=False)
 
 
 async def _set(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
-    await conversations.replace(store, key, [from_llama(message) for message in messages])
+    await conversations.replace(store, key, [_from_llama(message) for message in messages])
 
 
 async def _delete_all(store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
     entries, _ = await conversations.read_visible(store, key)
     change = await store.clear(key)
-    gone = [to_llama(get_message(each)) for each in entries if each.position in change.dropped]
+    gone = [_to_llama(get_message(each)) for each in entries if each.position in change.dropped]
     return gone or None
 
 
 async def _delete(store: AsyncMemoryStore, key: str, index: int) -> ChatMessage | None:
-    found = await conversations.pop_at(store, key, index, listed=map_indexes)
-    return None if found is None else to_llama(found)
+    found = await conversations.pop_at(store, key, index, listed=_map_indexes)
+    return None if found is None else _to_llama(found)
 
 
 async def _delete_last(store: AsyncMemoryStore, key: str) -> ChatMessage | None:
     found = await conversations.pop(store, key)
-    return None if found is None else to_llama(found)
+    return None if found is None else _to_llama(found)
 
 
 async def _list_keys(store: AsyncMemoryStore) -> list[str]:
@@ -307,3 +313,92 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
         if page.cursor is None:
             return found
         page = await store.list_sessions(cursor=page.cursor)
+
+
+# Forms
+
+
+def _from_llama(message: ChatMessage) -> StoredMessage:
+    """Convert a message of LlamaIndex."""
+    form = message.model_dump(mode="json")
+    more = form.get("additional_kwargs") or {}
+    understood = {
+        "role": form["role"],
+        "content": form["blocks"],
+        "name": to_text_or_none(more.get("name")),
+        "tool_calls": _find_calls(form["blocks"], more.get("tool_calls")) or None,
+        "tool_call_id": to_text_or_none(more.get("tool_call_id")),
+    }
+    if (text := _get_plain_text(form["blocks"])) is not None:
+        # LlamaIndex rebuilds the same block from plain text.
+        del form["blocks"]
+        form["content"] = understood["content"] = text
+    return keep_form(FRAMEWORK, form, understood)
+
+
+def _to_llama(message: StoredMessage) -> ChatMessage:
+    """Convert a message to LlamaIndex's; the first one, if it becomes several."""
+    found = _to_llama_all([message])
+    return found[0][1] if found else ChatMessage(role=MessageRole.ASSISTANT)
+
+
+def _to_llama_all(messages: Sequence[StoredMessage]) -> list[tuple[int, ChatMessage]]:
+    """Convert messages to LlamaIndex's, each with the index of its source.
+
+    A message of another framework may become several: one for each result, and one for the rest.
+    """
+    found: list[tuple[int, ChatMessage]] = []
+    for index, (form, parts) in enumerate(read_forms(FRAMEWORK, messages)):
+        theirs = _build_foreign_messages(parts) if form is None else [ChatMessage(**form)]
+        found += [(index, each) for each in theirs]
+    return found
+
+
+def _map_indexes(messages: Sequence[StoredMessage]) -> list[int]:
+    """Return the index of the stored message for each message of LlamaIndex's list."""
+    return [index for index, _ in _to_llama_all(messages)]
+
+
+def _build_foreign_messages(parts: MessageParts) -> list[ChatMessage]:
+    found = []
+    for result in parts.results:
+        more: dict[str, Any] = {"tool_call_id": result.call_id}
+        if result.name:
+            more["name"] = result.name
+        found.append(ChatMessage(role="tool", content=result.text, additional_kwargs=more))
+    if parts.said or parts.calls:
+        known = {role.value for role in MessageRole} - {MessageRole.TOOL.value}
+        role = parts.role if parts.role in known else _OTHERWISE.get(parts.role, "chatbot")
+        found.append(
+            ChatMessage(role=role, content=parts.text, additional_kwargs=_build_tool_calls(parts))
+        )
+    return found
+
+
+def _build_tool_calls(parts: MessageParts) -> dict[str, Any]:
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.as_text},
+        }
+        for call in parts.calls
+    ]
+    return {"tool_calls": calls} if calls else {}
+
+
+def _get_plain_text(blocks: list[dict[str, Any]]) -> str | None:
+    plain = len(blocks) == 1 and set(blocks[0]) == {"block_type", "text"}
+    return to_text_or_none(blocks[0]["text"]) if plain else None
+
+
+def _find_calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any]]:
+    """Find the tool calls of a message, in its blocks and beside them."""
+    found = [
+        build_call(block.get("tool_call_id"), block["tool_name"], block["tool_kwargs"])
+        for block in blocks
+        if block.get("block_type") == "tool_call"
+    ]
+    ids = {call["id"] for call in found}
+    beside = [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
+    return found + [build_call(*parse_call(call)) for call in beside if call.get("id") not in ids]

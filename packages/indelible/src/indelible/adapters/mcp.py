@@ -19,14 +19,13 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from indelible import (
     AsyncMemoryStore,
-    ConflictError,
     Entry,
     MemoryStoreError,
     Snapshot,
     UsageError,
     __version__,
 )
-from indelible.adapters.conversations import ATTEMPTS_MAX, build_race_error, get_message, is_race
+from indelible.adapters.conversations import get_message, retry
 from indelible.adapters.forms import get_text
 from indelible.core.extras import build_missing_framework_error
 from indelible.core.limits import (
@@ -359,20 +358,17 @@ class Tools:
         self, session: str, change: Callable[[Timeline, str], Awaitable[ViewChange]]
     ) -> dict[str, Any]:
         """Change the view, based on the state that was read; read again if it changed."""
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt() -> ViewChange:
             timeline = await self._store.timeline(session)
-            try:
-                done = await change(timeline, KEY_PREFIX + secrets.token_hex(8))
-            except ConflictError as conflict:
-                if not is_race(conflict):
-                    raise
-                continue
-            return {
-                "session": session,
-                "hidden": len(done.dropped),
-                "shown_again": len(done.restored),
-            }
-        raise build_race_error(session)
+            return await change(timeline, KEY_PREFIX + secrets.token_hex(8))
+
+        done = await retry(session, attempt)
+        return {
+            "session": session,
+            "hidden": len(done.dropped),
+            "shown_again": len(done.restored),
+        }
 
 
 def _is_ours(change: Change) -> bool:

@@ -17,8 +17,7 @@ from indelible.errors import UnsupportedError, UsageError
 from indelible.printable import escape_unseen
 
 if TYPE_CHECKING:
-    from indelible.adapters.langchain_import import ImportReport
-    from indelible.adapters.langgraph_import import ThreadImportReport
+    from indelible.adapters.langchain_import import SourceReport
 
 # LangChain's own names, as its histories use them by default.
 TABLE = "message_store"
@@ -149,7 +148,7 @@ def import_langgraph(
 
 def _print_report(
     call: CommandContext,
-    report: ImportReport | ThreadImportReport,
+    report: SourceReport,
     imported: tuple[int, str],
     parts: str,
     why_differ: str,

@@ -26,7 +26,7 @@ from indelible.core.content import (
     parse_arguments,
     to_common_role,
 )
-from indelible.core.tool_calls import find_answers_given, pair_calls
+from indelible.core.tool_calls import FoundCall, find_answers_given, pair_calls, parse_call
 from indelible.errors import UsageError
 from indelible.model import ChatMessage, Summary, ToolCall, ToolResult, Value
 
@@ -50,20 +50,14 @@ _ANTHROPIC_BLOCKS: Final = frozenset(
 )
 
 
-class _Call(NamedTuple):
-    id: str
-    name: str
-    # As they were stored: JSON text, an object, or None.
-    arguments: Any
-
-
 class _Message(NamedTuple):
     """A message, with its tool calls and results in one form."""
 
     role: str
     # Text or blocks as they are stored, those of calls and results among them.
     content: str | list[JsonObject] | None
-    calls: list[_Call]
+    # With arguments as they were stored: JSON text, an object, or None.
+    calls: list[FoundCall]
     # Call id, content, is_error.
     results: list[tuple[str, Any, bool]]
     fields: JsonObject
@@ -232,7 +226,7 @@ def _keep_results(message: _Message, call_ids: set[str]) -> _Message:
 
 def _parse_value(value: Value) -> _Message:
     if isinstance(value, ToolCall):
-        call = _Call(value.call_id, value.name, value.arguments)
+        call = FoundCall(value.call_id, value.name, value.arguments)
         return _Message("assistant", None, [call], [], {})
     results = find_answers_given(value)
     if not isinstance(value, ChatMessage):
@@ -242,11 +236,11 @@ def _parse_value(value: Value) -> _Message:
         return _Message(role, None, [], results, {})
     blocks = value.content if isinstance(value.content, list) else []
     uses = [block for block in blocks if get_block_kind(block) == "call"]
-    calls: dict[str, _Call] = {}
+    calls: dict[str, FoundCall] = {}
     for item in (*(value.tool_calls or ()), *uses):
-        if isinstance(item.get("id"), str):
-            call = _parse_call(item)
-            calls.setdefault(call.id, call)
+        call_id, name, arguments = parse_call(item)
+        if isinstance(call_id, str):
+            calls.setdefault(call_id, FoundCall(call_id, str(name or ""), arguments))
     extra = value.__pydantic_extra__ or {}
     fields = {name: extra[name] for name in _OPENAI_FIELDS if extra.get(name) is not None}
     if value.name is not None:
@@ -254,25 +248,12 @@ def _parse_value(value: Value) -> _Message:
     return _Message(role, value.content, list(calls.values()), results, fields)
 
 
-def _parse_call(item: JsonObject) -> _Call:
-    inner = item.get("function", item.get("custom"))
-    named = inner if isinstance(inner, dict) else item
-    arguments = named.get("arguments", named.get("args", named.get("input")))
-    return _Call(item["id"], str(named.get("name", "")), arguments)
+def _to_openai_call(call: FoundCall) -> JsonObject:
+    function = {"name": call.name, "arguments": call.as_text}
+    return {"id": call.id, "type": "function", "function": function}
 
 
-def _to_openai_call(call: _Call) -> JsonObject:
-    arguments = call.arguments
-    if not isinstance(arguments, str):
-        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    }
-
-
-def _to_anthropic_call(call: _Call) -> JsonObject:
+def _to_anthropic_call(call: FoundCall) -> JsonObject:
     arguments = parse_arguments(call.arguments)
     if arguments in (None, ""):
         arguments = {}

@@ -7,8 +7,9 @@ dangling.
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indelible.core.content import parse_arguments
@@ -20,6 +21,28 @@ from indelible.model import (
     ToolCallRecord,
     ToolResult,
 )
+
+
+class FoundCall(NamedTuple):
+    """A tool call in a message. Arguments are None, an object, or what a model wrote instead."""
+
+    id: str
+    name: Any
+    arguments: Any
+
+    @property
+    def as_object(self) -> dict[str, Any] | None:
+        """The arguments as an object; None if they are something else."""
+        if self.arguments is None:
+            return {}
+        return self.arguments if isinstance(self.arguments, dict) else None
+
+    @property
+    def as_text(self) -> str:
+        """The arguments as models write them: JSON text."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps({} if self.arguments is None else self.arguments, ensure_ascii=False)
 
 
 class CallPair(NamedTuple):
@@ -107,25 +130,31 @@ def join_results(entries: Sequence[Entry]) -> list[ToolCallRecord]:
     return records
 
 
-def find_calls_made(value: Any) -> list[tuple[str, Any, Any]]:
-    """Return id, name and arguments of each call in a value, in any of three forms.
+def find_calls_made(value: Any) -> list[FoundCall]:
+    """Return the calls in a value, in any of three forms.
 
     Arguments of a message that are JSON text are parsed; those of a `ToolCall` are not changed.
     """
     if isinstance(value, ToolCall):
-        return [(value.call_id, value.name, value.arguments)]
+        return [FoundCall(value.call_id, value.name, value.arguments)]
     if not isinstance(value, ChatMessage):
         return []
     found = []
     blocks = value.content if isinstance(value.content, list) else []
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     for call in (*(value.tool_calls or ()), *uses):
-        function = call.get("function")
-        named: dict[str, Any] = function if isinstance(function, dict) else call
-        arguments = named.get("arguments", named.get("args", named.get("input")))
-        if isinstance(call.get("id"), str):
-            found.append((str(call["id"]), named.get("name"), parse_arguments(arguments)))
+        call_id, name, arguments = parse_call(call)
+        if isinstance(call_id, str):
+            found.append(FoundCall(call_id, name, parse_arguments(arguments)))
     return found
+
+
+def parse_call(call: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Return id, name and arguments of a call in any provider's form, as they are in it."""
+    inner = call.get("function", call.get("custom"))
+    named = inner if isinstance(inner, dict) else call
+    arguments = named.get("arguments", named.get("args", named.get("input")))
+    return call.get("id"), named.get("name"), arguments
 
 
 def find_answers_given(value: Any) -> list[tuple[str, Any, bool]]:

@@ -345,8 +345,9 @@ class SqliteTransaction(Transaction):
         salt = self._salt(row)
         values = [_build_entry(row.number, salt, entry) for entry in rows]
         if replace:
-            for entry_id, *_ in values:
-                text_index.remove_entries(self._db, entry_id, entry_id + 1)
+            for start, stop in view.from_positions([entry.position for entry in rows]):
+                ids = build_entry_ids(row.number, start, stop)
+                text_index.remove_entries(self._db, *ids)
         self._db.execute_many(_REPLACE_ENTRY if replace else _INSERT_ENTRY, values)
         text_index.add_entries(self._db, [_GET_INDEXED(value) for value in values])
 
