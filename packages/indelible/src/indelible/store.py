@@ -32,8 +32,10 @@ from indelible.core.plans import (
     read,
     risks,
     search,
+    search_request,
     sessions,
     snapshots,
+    summaries,
     tool_calls,
     transfer,
     verification,
@@ -381,7 +383,7 @@ class MemoryStore:
 
     def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """Return the visible summaries, in order."""
-        return self._run(read.read_summaries(session_id))
+        return self._run(summaries.read_summaries(session_id))
 
     def search_summaries(
         self,
@@ -404,7 +406,7 @@ class MemoryStore:
             embedder = own.name
         elif embedder is None and own is not None:
             embedder = own.name
-        return self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
+        return self._run(summaries.search_summaries(session_id, query, k=k, embedder=embedder))
 
     def search(
         self,
@@ -429,7 +431,7 @@ class MemoryStore:
         embedder, text is compared by its vector too; if the embedder fails, a warning in the log
         says so, and hits have no rank by "vector".
         """
-        request = search.parse_request(
+        request = search_request.parse_request(
             query,
             sessions=sessions,
             under=under,

@@ -199,6 +199,7 @@ def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, mon
 def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
     for n in range(50):
         say(store, f"s{n}", "a cat", "a dog", "rain")
+        store.remember("facts", f"dog {n}", id=f"m{n}")
     performed: list[str] = []
     perform = store._backend.perform
 
@@ -207,5 +208,5 @@ def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
         return perform(op)
 
     monkeypatch.setattr(store._backend, "perform", count)
-    assert len(store.search("dog", k=20)) == 20
+    assert len(store.search("dog", k=100)) == 100
     assert performed == ["FindMatches", "ReadFound"]

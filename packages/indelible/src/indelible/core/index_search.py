@@ -6,6 +6,7 @@ vectors" in `transaction.py`. What an index lacks is looked through here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from indelible.core import ranking, rules
 from indelible.core.codec import has_kind, parse_indexed
 from indelible.core.limits import (
     COMMON_WORD_ENTRIES,
-    LOG_ENTRIES_MAX,
+    ITEM_PAGE,
+    ITEMS_FIRST,
     PAGE_ENTRIES_MAX,
     SEARCH_ENTRIES_MAX,
 )
@@ -24,6 +26,7 @@ from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, sp
 from indelible.core.similarity import compare, compute_margin
 from indelible.core.transaction import Transaction
 from indelible.errors import LimitError
+from indelible.model import Kind
 
 # Entries by the id of each: the number of their session, and their position.
 Ids = dict[str, Collection[int]]
@@ -162,7 +165,8 @@ async def _look_through(
     damaged: list[int] = []
     total = words = 0
     for start in range(0, len(lacking), PAGE_ENTRIES_MAX):
-        for entry_id, entry in await reader.read_visible(lacking[start:][:PAGE_ENTRIES_MAX]):
+        shown = await reader.read_visible(lacking[start:][:PAGE_ENTRIES_MAX])
+        for entry_id, entry in shown.items():
             indexed = parse_indexed(entry.kind, entry.envelope)
             if indexed is None:
                 damaged.append(entry_id)
@@ -188,31 +192,52 @@ class _Reader:
         self._states: dict[int, SessionMatches | None] = {}
         self._found: dict[int, dict[int, StoredEntry]] = {}
 
-    async def read_visible(self, ids: Collection[int]) -> list[tuple[int, StoredEntry]]:
+    async def read_visible(self, ids: Collection[int]) -> dict[int, StoredEntry]:
         """Read those of some entries that are visible."""
-        places = [(entry_id, *split_entry_id(entry_id)) for entry_id in ids]
-        await self._load_states({number for _, number, _ in places} - self._states.keys())
-        names: dict[int, str] = {}
-        for entry_id, number, position in places:
-            state = self._states[number]
-            if state is not None and view.contains(state.frozen.extents, position, position + 1):
-                names[entry_id] = state.session
-        return [
-            (number * LOG_ENTRIES_MAX + entry.position, entry)
-            for number, entry in await self._tx.read_found(names)
+        await self._load_states({split_entry_id(each)[0] for each in ids} - self._states.keys())
+        found = ((entry_id, self._find_state(entry_id)) for entry_id in ids)
+        names = {entry_id: state.session for entry_id, state in found if state is not None}
+        return {
+            entry_id: entry
+            for entry_id, entry in (await self._tx.read_found(names)).items()
             # One of another kind than it says is damaged, and reported when it is decoded.
             if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
-        ]
+        }
+
+    def _find_state(self, entry_id: int) -> SessionMatches | None:
+        """Find the state of its session that shows an entry; None if it is hidden."""
+        number, position = split_entry_id(entry_id)
+        state = self._states[number]
+        if state is None or not view.contains(state.frozen.extents, position, position + 1):
+            return None
+        return state
+
+    async def _find_replaced(self, ids: Sequence[int]) -> set[int]:
+        """Find the memories of which a newer version is visible."""
+        replaced: set[int] = set()
+        limit = ITEMS_FIRST
+        while ids:
+            newer = await self._tx.find_newer(ids, limit)
+            replaced |= {old for old, new in newer if self._find_state(new) is not None}
+            # Others may have more versions than these, all of which are hidden.
+            counts = Counter(old for old, _ in newer if old not in replaced)
+            ids = [old for old, count in counts.items() if count == limit]
+            limit *= ITEM_PAGE
+        return replaced
 
     async def read_first(self, ids: Sequence[int], limit: int | None = None) -> int:
-        """Keep the first `limit` that are visible; return how many were looked at."""
+        """Keep the first `limit` that are visible and current; return how many were looked at."""
         limit = limit or self.op.limit
         count = start = 0
         while start < len(ids) and count < limit:
-            for entry_id, entry in await self.read_visible(ids[start : start + limit]):
+            shown = await self.read_visible(ids[start : start + limit])
+            memories = [each for each, entry in shown.items() if entry.kind is Kind.MEMORY]
+            for replaced in await self._find_replaced(memories):
+                del shown[replaced]
+            for entry_id, entry in shown.items():
                 number, position = split_entry_id(entry_id)
                 self._found.setdefault(number, {})[position] = entry
-                count += 1
+            count += len(shown)
             start += limit
         return min(start, len(ids))
 
@@ -237,9 +262,9 @@ async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry,
     """Read entries of states that a search has found."""
     ids = [build_entry_ids(frozen.life, frozen.extents) for _, frozen in op.states]
     names = {each: name for (name, _), own in zip(op.states, ids, strict=True) for each in own}
-    found: dict[int, list[StoredEntry]] = {}
-    for number, entry in await tx.read_found(names):
-        if entry.kind is None or entry.kind in op.kinds:
-            found.setdefault(number, []).append(entry)
-    numbers = [split_entry_id(own[0])[0] for own in ids]
-    return tuple(tuple(sorted(found.get(number, ()))) for number in numbers)
+    found = {
+        entry_id: entry
+        for entry_id, entry in (await tx.read_found(names)).items()
+        if entry.kind is None or entry.kind in op.kinds
+    }
+    return tuple(tuple(found[each] for each in own if each in found) for own in ids)

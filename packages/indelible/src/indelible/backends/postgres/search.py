@@ -75,9 +75,10 @@ _HAS_WORD: Final = """
         AND ($2::bigint[] IS NULL OR session = ANY ($2))"""
 _FIND: Final = f"SELECT string_agg(int8send({ENTRY_ID}), '') {_HAS_WORD}"
 _READ: Final = f"""
-    SELECT session, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
-    FROM unnest($1::bigint[], $2::bigint[]) AS found (id, salt)
-    JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
+    SELECT {ENTRY_ID}, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS found (start, stop, salt)
+    JOIN indelible.entry ON session = start >> 32
+        AND position >= start & 4294967295 AND position < stop - (start >> 32 << 32)"""
 
 
 async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
@@ -172,13 +173,14 @@ async def find_nearest(
     return [(compare(vector, parse_vector(sent)), entry_id) for sent, entry_id in rows]
 
 
-async def read_found(
-    context: PostgresContext, names: Mapping[int, str]
-) -> list[tuple[int, StoredEntry]]:
+async def read_found(context: PostgresContext, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
     salts = {name: context.salt(name) for name in set(names.values())}
-    params = IntArray(names), IntArray(salts[name] for name in names.values())
-    return [
-        (number, StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest))
-        for number, position, kind, *rest in await Sql(_READ, params)
-    ]
+    # Ids that follow one another are found together.
+    starts = IntArray(each for each in sorted(names) if each - 1 not in names)
+    stops = IntArray(each + 1 for each in sorted(names) if each + 1 not in names)
+    params = starts, stops, IntArray(salts[names[each]] for each in starts)
+    return {
+        entry_id: StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest)
+        for entry_id, position, kind, *rest in await Sql(_READ, params)
+    }

@@ -132,13 +132,12 @@ def find_nearest(
     return [found for found in near if _is_within(found[1], scope)]
 
 
-def read_found(db: SqliteConnection, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+def read_found(db: SqliteConnection, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
     salts = {name: compute_session_salt(db.namespace, name) for name in set(names.values())}
-    entries: list[tuple[int, StoredEntry]] = []
+    entries: dict[int, StoredEntry] = {}
     for entry_id, kind, written_at, payload, content in db.execute(_READ, (json.dumps([*names]),)):
-        number, position = split_entry_id(entry_id)
         content_part = (content - salts[names[entry_id]]) & CHECKSUM_MASK
-        place = position, KIND_BY_NUMBER.get(kind), written_at, payload
-        entries.append((number, StoredEntry(*place, content_part)))
+        place = split_entry_id(entry_id)[1], KIND_BY_NUMBER.get(kind), written_at, payload
+        entries[entry_id] = StoredEntry(*place, content_part)
     return entries
