@@ -12,14 +12,20 @@ from functools import cache
 from typing import Final
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
-from indelible.backends.postgres.entries import encode_embedder, format_vector, parse_vector
 from indelible.backends.postgres.sessions import decode_name
 from indelible.backends.postgres.statements import CONTENT, All, PostgresContext, Sql
-from indelible.backends.postgres.text_index import ENTRY_ID, IS_UNINDEXED, hash_terms
+from indelible.backends.postgres.text_index import (
+    ENTRY_ID,
+    IS_UNINDEXED,
+    encode_embedder,
+    format_array,
+    hash_terms,
+    parse_vector,
+)
 from indelible.core.operations import FindMatches, StoredEntry
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope
-from indelible.core.similarity import NOT_COMPARABLE, compare
+from indelible.core.similarity import NOT_COMPARABLE, compare, round_unit
 
 # Entries that are looked through; in a larger scope, the index is asked.
 SCAN_ENTRIES_MAX: Final = 20_000
@@ -34,7 +40,8 @@ _SESSIONS: Final = """
     SELECT number, name, log_end - born FROM indelible.session WHERE namespace = $1"""
 _WITHIN: Final = "($1::bigint[] IS NULL OR session = ANY ($1))"
 _UNINDEXED: Final = f"""
-    SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN} LIMIT $2"""
+    SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN}
+        AND session IN (SELECT number FROM indelible.session WHERE namespace = $2) LIMIT $3"""
 # Where pgvector is, if this role may use it. Asked each time: it comes and goes as its owner likes.
 _EXTENSION: Final = """
     SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS place
@@ -153,9 +160,10 @@ def _parse_ids(joined: bytes | None) -> Sequence[int]:
     return struct.unpack(f"!{len(joined) // 8}q", joined) if joined else ()
 
 
-async def find_unindexed(scope: SearchScope, limit: int) -> list[int]:
+async def find_unindexed(context: PostgresContext, scope: SearchScope, limit: int) -> list[int]:
     """Find entries that the index of words lacks."""
-    return [entry_id for (entry_id,) in await Sql(_UNINDEXED, (_to_sessions(scope), limit))]
+    params = _to_sessions(scope), context.namespace, limit
+    return [entry_id for (entry_id,) in await Sql(_UNINDEXED, params)]
 
 
 async def find_nearest(
@@ -166,7 +174,7 @@ async def find_nearest(
     within = _to_sessions(scope), encode_embedder(embedder)
     if extension and len(vector) <= DIMENSIONS_MAX:
         compared = Sql(
-            _SIMILARITIES % {"schema": extension[0][0]}, (*within, format_vector(vector))
+            _SIMILARITIES % {"schema": extension[0][0]}, (*within, format_array(round_unit(vector)))
         )
         return [(similarity, entry_id) for similarity, entry_id in await compared]
     rows = await Sql(_VECTORS, within)

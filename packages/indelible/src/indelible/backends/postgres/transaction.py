@@ -406,7 +406,7 @@ class PostgresTransaction(Transaction):
         return await search.find_nearest(vector, embedder, scope)
 
     async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
-        return await search.find_unindexed(scope, limit)
+        return await search.find_unindexed(self._context, scope, limit)
 
     async def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
         return [(given, newer) for given, newer in await Sql(_FIND_NEWER, (IntArray(ids), limit))]
