@@ -240,6 +240,23 @@ def test_hidden_matches_make_room_for_others(store, monkeypatch, indexed_only):
     assert set(found(store, "cat")) == {("facts", 39), ("chat", 40)}
 
 
+@pytest.mark.parametrize("portion", [1, 8, 64])
+def test_hidden_vectors_make_room_for_others(make_store, monkeypatch, portion):
+    monkeypatch.setattr(text_index, "PORTION", portion)
+    for module in (plan, index_search):
+        monkeypatch.setattr(module, "SEARCH_MATCHES", 4)
+    store, reading = make_store(), make_store(search=False)
+    for n in range(60):
+        store.remember("facts", f"fact {n}", id=f"m{n}", vector=[1.0, n / 100])
+    store.hide("facts", range(40))
+    store.remember("facts", "another", id="m45", vector=[0.0, 1.0])
+    for k in (1, 5, 30):
+        hits = found(store, [1.0, 0.0], k=k)
+        assert hits == found(reading, [1.0, 0.0], k=k)
+        assert len(hits) == min(k, 20)
+        assert hits[0] == ("facts", 40)
+
+
 @pytest.mark.parametrize("versions", [1, 3, ITEMS_FIRST, ITEMS_FIRST + 1, 20])
 def test_newer_versions_that_are_hidden_do_not_replace_a_memory(store, indexed_only, versions):
     store.remember("facts", "an old cat", id="pet")

@@ -6,6 +6,7 @@ vectors" in `transaction.py`. What an index lacks is looked through here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from indelible.core.limits import (
     ITEMS_FIRST,
     PAGE_ENTRIES_MAX,
     SEARCH_ENTRIES_MAX,
+    SEARCH_MATCHES,
 )
 from indelible.core.operations import FindMatches, MatchPage, ReadFound, SessionMatches, StoredEntry
 from indelible.core.ranking import Statistics
@@ -30,6 +32,8 @@ from indelible.model import Kind
 
 # Entries by the id of each: the number of their session, and their position.
 Ids = dict[str, Collection[int]]
+# The similarity of a vector, and the id of its entry.
+Near = tuple[float, int]
 
 
 async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
@@ -51,15 +55,7 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     stop = await reader.read_first(ordered)
     more = stop < len(ordered) or rest
     if op.vector is not None:
-        near = [*lacking.near, *await tx.find_nearest(op.vector, op.embedder, scope)]
-        # Ties in the order of the log.
-        near.sort(key=lambda found: (-found[0], found[1]))
-        stop = await reader.read_first([entry_id for _, entry_id in near])
-        # Others are as near, as far as single precision can tell.
-        reach = near[stop - 1][0] - compute_margin(len(op.vector)) if stop else 0.0
-        close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
-        await reader.read_first(close, len(close))
-        more = more or stop + len(close) < len(near)
+        more = await _read_nearest(tx, reader, scope, op.vector, lacking.near) or more
     dropped = tuple(sorted({term for term, _ in op.words} - terms))
     return MatchPage(reader.get_matches(), more, statistics, dropped)
 
@@ -143,7 +139,7 @@ class _Lacking(NamedTuple):
 
     # With each word, and the similarity of each with a vector.
     ids: Ids
-    near: list[tuple[float, int]]
+    near: list[Near]
     # To be read, so that the damage is reported.
     damaged: list[int]
     statistics: Statistics
@@ -161,7 +157,7 @@ async def _look_through(
             limit=SEARCH_ENTRIES_MAX,
         )
     ids: dict[str, list[int]] = {term: [] for term in terms}
-    near: list[tuple[float, int]] = []
+    near: list[Near] = []
     damaged: list[int] = []
     total = words = 0
     for start in range(0, len(lacking), PAGE_ENTRIES_MAX):
@@ -180,6 +176,33 @@ async def _look_through(
     frequency = {term: len(each) for term, each in ids.items()}
     statistics = Statistics(total, words / total if total else 0.0, frequency)
     return _Lacking({**ids}, near, damaged, statistics)
+
+
+async def _read_nearest(
+    tx: Transaction,
+    reader: _Reader,
+    scope: SearchScope,
+    vector: Sequence[float],
+    lacking: Sequence[Near],
+) -> bool:
+    """Keep the visible entries with the nearest vectors; return whether there are others."""
+    limit = max(SEARCH_MATCHES, 2 * reader.op.limit)
+    while True:
+        indexed = await tx.find_nearest(vector, reader.op.embedder, scope, limit)
+        is_all = len(indexed) < limit
+        # What is not among these is not nearer.
+        border = -math.inf if is_all else indexed[-1][0]
+        near = [each for each in (*lacking, *indexed) if each[0] >= border]
+        # Ties in the order of the log.
+        near.sort(key=lambda found: (-found[0], found[1]))
+        stop = await reader.read_first([entry_id for _, entry_id in near])
+        # Others are as near, as far as single precision can tell.
+        reach = near[stop - 1][0] - compute_margin(len(vector)) if stop else 0.0
+        if is_all or border < reach:
+            close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
+            await reader.read_first(close, len(close))
+            return not is_all or stop + len(close) < len(near)
+        limit *= 4
 
 
 class _Reader:

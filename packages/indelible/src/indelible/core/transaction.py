@@ -156,11 +156,11 @@ class Transaction(ABC):
         raise NotImplementedError
 
     async def find_nearest(
-        self, vector: Sequence[float], embedder: str, scope: SearchScope
+        self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> Sequence[tuple[float, int]]:
-        """Find the entries with vectors of an embedder, with the similarity of each.
+        """Find up to so many entries with vectors of an embedder, the nearest first.
 
-        It is `NOT_COMPARABLE` for one of another dimension.
+        Each is returned with its similarity, which is `NOT_COMPARABLE` for another dimension.
         """
         raise NotImplementedError
 

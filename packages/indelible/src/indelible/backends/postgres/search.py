@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from heapq import nlargest
 from typing import Final
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
@@ -58,7 +59,8 @@ _SIMILARITIES: Final = f"""
     SELECT CASE WHEN cardinality(vector) = cardinality($3::real[])
             THEN 1 - coalesce(nullif(vector::%(schema)s.vector
                 OPERATOR(%(schema)s.<=>) $3::real[]::%(schema)s.vector, 'NaN'), 1)
-            ELSE {NOT_COMPARABLE} END, {ENTRY_ID} {_OF_EMBEDDER}"""
+            ELSE {NOT_COMPARABLE} END AS similarity, {ENTRY_ID} {_OF_EMBEDDER}
+    ORDER BY similarity DESC LIMIT $4"""
 # How many rows the whole table or all its partitions have, and how many words a row has: estimates
 # from the server's statistics. Before it has any, sessions say how many rows.
 _SIZE: Final = """
@@ -167,18 +169,17 @@ async def find_unindexed(context: PostgresContext, scope: SearchScope, limit: in
 
 
 async def find_nearest(
-    vector: Sequence[float], embedder: str, scope: SearchScope
+    vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
 ) -> list[tuple[float, int]]:
     """Compare the vectors of an embedder: by pgvector if the database has it."""
     extension = await Sql(_EXTENSION)
     within = _to_sessions(scope), encode_embedder(embedder)
     if extension and len(vector) <= DIMENSIONS_MAX:
-        compared = Sql(
-            _SIMILARITIES % {"schema": extension[0][0]}, (*within, format_array(round_unit(vector)))
-        )
-        return [(similarity, entry_id) for similarity, entry_id in await compared]
+        params = *within, format_array(round_unit(vector)), limit
+        rows = await Sql(_SIMILARITIES % {"schema": extension[0][0]}, params)
+        return [(similarity, entry_id) for similarity, entry_id in rows]
     rows = await Sql(_VECTORS, within)
-    return [(compare(vector, parse_vector(sent)), entry_id) for sent, entry_id in rows]
+    return nlargest(limit, ((compare(vector, parse_vector(sent)), each) for sent, each in rows))
 
 
 async def read_found(context: PostgresContext, names: Mapping[int, str]) -> dict[int, StoredEntry]:

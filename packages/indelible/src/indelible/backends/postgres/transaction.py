@@ -401,9 +401,9 @@ class PostgresTransaction(Transaction):
         return await search.find_words([*words], scope, among)
 
     async def find_nearest(
-        self, vector: Sequence[float], embedder: str, scope: SearchScope
+        self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> list[tuple[float, int]]:
-        return await search.find_nearest(vector, embedder, scope)
+        return await search.find_nearest(vector, embedder, scope, limit)
 
     async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
         return await search.find_unindexed(self._context, scope, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
 from typing import Final
 
 from indelible.backends.sqlite.checksums import CONTENT
@@ -119,7 +120,7 @@ def find_unindexed(db: SqliteConnection, scope: SearchScope, limit: int) -> list
 
 
 def find_nearest(
-    db: SqliteConnection, vector: Sequence[float], embedder: str, scope: SearchScope
+    db: SqliteConnection, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
 ) -> list[tuple[float, int]]:
     """Compare the vectors of an embedder: by sqlite-vec if it is installed."""
     near: list[tuple[float, int]] = []
@@ -129,7 +130,8 @@ def find_nearest(
         else:
             rows = db.execute(_VECTORS, (*span, embedder))
             near += [(compare(vector, unpack_unit(packed)), entry) for packed, entry in rows]
-    return [found for found in near if _is_within(found[1], scope)]
+    within = (found for found in near if _is_within(found[1], scope))
+    return nlargest(limit, within)
 
 
 def read_found(db: SqliteConnection, names: Mapping[int, str]) -> dict[int, StoredEntry]:

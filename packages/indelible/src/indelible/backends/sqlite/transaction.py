@@ -463,9 +463,9 @@ class SqliteTransaction(Transaction):
         return search.find_words(self._db, words, scope)
 
     async def find_nearest(
-        self, vector: Sequence[float], embedder: str, scope: SearchScope
+        self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> list[tuple[float, int]]:
-        return search.find_nearest(self._db, vector, embedder, scope)
+        return search.find_nearest(self._db, vector, embedder, scope, limit)
 
     async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
         return search.find_unindexed(self._db, scope, limit)
