@@ -9,7 +9,7 @@ from vector_stores import opened
 import indelible
 from indelible.backends.postgres import search
 from indelible.core.plans import search as plan
-from indelible.core.ranking import TOKENIZER
+from indelible.core.words import TOKENIZER
 from tests.support.stores import say
 from tests.support.wait import wait_until
 

@@ -27,6 +27,7 @@ from indelible.core.ranking import Statistics
 from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, split_entry_id
 from indelible.core.similarity import compare, compute_margin
 from indelible.core.transaction import Transaction
+from indelible.core.words import count_terms
 from indelible.errors import LimitError
 from indelible.model import Kind
 
@@ -167,7 +168,7 @@ async def _look_through(
             if indexed is None:
                 damaged.append(entry_id)
                 continue
-            length, counts = ranking.count_terms(indexed.text, terms)
+            length, counts = count_terms(indexed.text, terms)
             total, words = total + 1, words + length
             for term in counts:
                 ids[term].append(entry_id)

@@ -17,9 +17,9 @@ from indelible.backends.postgres.statements import Do, Sql
 from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
-from indelible.core.ranking import list_terms
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
 from indelible.core.similarity import round_unit
+from indelible.core.words import list_terms
 from indelible.model import Kind
 
 _IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from indelible import view
-from indelible.core import filters, ranking
+from indelible.core import filters, ranking, words
 from indelible.core.codec import get_searched_text
 from indelible.core.limits import (
     LOG_ENTRIES_MAX,
@@ -84,12 +84,12 @@ def search(request: Request) -> Plan[list[Hit]]:
 
 def _find(request: Request, limit: int) -> Plan[Found]:
     """Find what is to be ranked: by the engine's indexes, or by reading everything."""
-    words = ranking.choose_words(request.text or "")
-    found = Found(frozenset(words))
+    query = words.choose_words(request.text or "")
+    found = Found(frozenset(query))
     frozen = (yield from _read_snapshot(request)) if request.as_of is not None else None
     page = yield from perform(
         FindMatches(
-            tuple(words.items()),
+            tuple(query.items()),
             request.kinds,
             limit,
             request.sessions,
@@ -103,7 +103,7 @@ def _find(request: Request, limit: int) -> Plan[Found]:
         yield from _add_all(found, request, frozen)
     else:
         found.terms -= frozenset(page.dropped)
-        found.dropped = tuple(words[term] for term in page.dropped)
+        found.dropped = tuple(query[term] for term in page.dropped)
         _add_matches(found, page, request)
         if Kind.MESSAGE in request.kinds:
             yield from _add_neighbours(found, request)
@@ -256,7 +256,7 @@ def _build_document(
     session: str, entry: Entry, order: int | None, request: Request, terms: frozenset[str]
 ) -> Document:
     value = entry.value
-    length, counts = ranking.count_terms(get_searched_text(entry.kind, value.__dict__), terms)
+    length, counts = words.count_terms(get_searched_text(entry.kind, value.__dict__), terms)
     author = value.name if isinstance(value, ChatMessage) else None
     return Document(
         session=session,
@@ -265,7 +265,7 @@ def _build_document(
         order=entry.position if entry.kind is Kind.MEMORY else order,
         length=length,
         counts=counts,
-        authors=ranking.find_name_terms(author or ""),
+        authors=words.find_name_terms(author or ""),
         similarity=_compare(request, value),
     )
 
@@ -346,7 +346,7 @@ def _build_hits(ranked: Sequence[Ranked], found: Found, around: int) -> Plan[lis
                 entry=entry,
                 score=score,
                 ranks=ranks,
-                snippet=ranking.build_snippet(
+                snippet=words.build_snippet(
                     get_searched_text(entry.kind, entry.value.__dict__), found.terms
                 ),
                 around=tuple(
