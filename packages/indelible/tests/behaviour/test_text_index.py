@@ -248,27 +248,32 @@ def test_hidden_vectors_make_room_for_others(make_store, monkeypatch, portion):
     store, reading = make_store(), make_store(search=False)
     for n in range(60):
         store.remember("facts", f"fact {n}", id=f"m{n}", vector=[1.0, n / 100])
-    store.hide("facts", range(40))
+        store.add_summary("chat", f"fact {n}", [1.0, n / 100], embedder="e")
+    store.hide("facts", range(1, 40))
+    store.hide("chat", range(1, 40))
     store.remember("facts", "another", id="m45", vector=[0.0, 1.0])
     for k in (1, 5, 30):
+        nearest = store.search_summaries("chat", [1.0, 0.0], k, embedder="e")
+        assert [each.position for each in nearest] == [0, *range(40, 60)][:k]
         hits = found(store, [1.0, 0.0], k=k)
         assert hits == found(reading, [1.0, 0.0], k=k)
-        assert len(hits) == min(k, 20)
-        assert hits[0] == ("facts", 40)
+        assert len(hits) == min(k, 21)
+        assert hits[0] == ("facts", 0)
 
 
 @pytest.mark.parametrize("versions", [1, 3, ITEMS_FIRST, ITEMS_FIRST + 1, 20])
 def test_newer_versions_that_are_hidden_do_not_replace_a_memory(store, indexed_only, versions):
+    store.remember("facts", "an older cat", id="pet")
     store.remember("facts", "an old cat", id="pet")
     snapshot = store.save_snapshot("facts")
     for n in range(versions):
         store.remember("facts", f"cat {n}", id="pet")
-    assert found(store, "cat") == [("facts", versions)]
-    assert found(store, "cat", sessions=["facts"], as_of=snapshot.id) == [("facts", 0)]
-    store.rollback_to_snapshot("facts", snapshot.id)
-    assert found(store, "cat") == [("facts", 0)]
-    store.remember("facts", "a cat again", id="pet")
     assert found(store, "cat") == [("facts", versions + 1)]
+    assert found(store, "cat", sessions=["facts"], as_of=snapshot.id) == [("facts", 1)]
+    store.rollback_to_snapshot("facts", snapshot.id)
+    assert found(store, "cat") == [("facts", 1)]
+    store.remember("facts", "a cat again", id="pet")
+    assert found(store, "cat") == [("facts", versions + 2)]
 
 
 @pytest.mark.parametrize("large", [False, True])
