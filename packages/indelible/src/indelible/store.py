@@ -32,8 +32,10 @@ from indelible.core.plans import (
     read,
     risks,
     search,
+    search_request,
     sessions,
     snapshots,
+    summaries,
     transfer,
     verification,
     view_changes,
@@ -380,7 +382,7 @@ class MemoryStore:
 
     def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """Return the visible summaries, in order."""
-        return self._run(read.read_summaries(session_id))
+        return self._run(summaries.read_summaries(session_id))
 
     def search_summaries(
         self,
@@ -403,7 +405,7 @@ class MemoryStore:
             embedder = own.name
         elif embedder is None and own is not None:
             embedder = own.name
-        return self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
+        return self._run(summaries.search_summaries(session_id, query, k=k, embedder=embedder))
 
     def search(
         self,
@@ -428,7 +430,7 @@ class MemoryStore:
         embedder, text is compared by its vector too; if the embedder fails, a warning in the log
         says so, and hits have no rank by "vector".
         """
-        request = search.parse_request(
+        request = search_request.parse_request(
             query,
             sessions=sessions,
             under=under,

@@ -31,8 +31,10 @@ from indelible.core.plans import (
     read,
     risks,
     search,
+    search_request,
     sessions,
     snapshots,
+    summaries,
     transfer,
     verification,
     view_changes,
@@ -379,7 +381,7 @@ class AsyncMemoryStore:
 
     async def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """Return the visible summaries, in order."""
-        return await self._run(read.read_summaries(session_id))
+        return await self._run(summaries.read_summaries(session_id))
 
     async def search_summaries(
         self,
@@ -402,7 +404,9 @@ class AsyncMemoryStore:
             embedder = own.name
         elif embedder is None and own is not None:
             embedder = own.name
-        return await self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
+        return await self._run(
+            summaries.search_summaries(session_id, query, k=k, embedder=embedder)
+        )
 
     async def search(
         self,
@@ -427,7 +431,7 @@ class AsyncMemoryStore:
         embedder, text is compared by its vector too; if the embedder fails, a warning in the log
         says so, and hits have no rank by "vector".
         """
-        request = search.parse_request(
+        request = search_request.parse_request(
             query,
             sessions=sessions,
             under=under,

@@ -196,6 +196,18 @@ def test_of_a_memory_only_the_current_version_is_found(store, clock):
     assert found(store, "secret") == []
 
 
+def test_what_another_has_erased_before_a_search_is_not_found(store, make_store):
+    other = store if store.claims().engine == "memory" else make_store()
+    for n in range(3):
+        store.remember(FACTS, f"a zebra {n}", id=f"m{n}")
+        say(other, f"chat-{n}", "a zebra")
+        assert found(store, "zebra")
+        other.erase_memory(FACTS, f"m{n}")
+        other.forget(f"chat-{n}")
+        assert found(store, "zebra") == []
+        assert found(store, "zebra", sessions=["users/ana/facts", f"chat-{n}"]) == []
+
+
 def test_what_has_expired_is_not_found(make_store, clock):
     store = make_store(ttl=5)
     say(store, "s", "short life")

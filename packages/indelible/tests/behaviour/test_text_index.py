@@ -4,10 +4,12 @@ import random
 
 import pytest
 
+import indelible
 from indelible.backends.postgres import search as postgres_search
 from indelible.backends.sqlite import search as sqlite_search
 from indelible.backends.sqlite import text_index
 from indelible.core import index_search, ranking
+from indelible.core.limits import ITEMS_FIRST
 from indelible.core.plans import maintenance
 from indelible.core.plans import search as plan
 from tests.support import postgres_server
@@ -37,7 +39,7 @@ def refuse_to_read(*_):
 @pytest.fixture
 def indexed_only(monkeypatch):
     """A search that reads a session as a whole fails."""
-    monkeypatch.setattr(plan, "_read_documents", refuse_to_read)
+    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ def test_without_an_index_a_search_reads_and_reindex_completes_it(
     assert len(found(store, "cat", k=100)) == 31
     assert store.verify().ok
     assert (store.reindex().entries, store.reindex().entries) == (30, 0)
-    monkeypatch.setattr(plan, "_read_documents", refuse_to_read)
+    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
     assert len(found(store, "cat", k=100)) == 31
     assert store.verify().ok
 
@@ -148,7 +150,7 @@ def test_a_reindex_goes_on_where_it_was_interrupted(make_store, monkeypatch):
         store.reindex(progress=lambda _, entries: 1 // (entries < 10))
     assert len(found(store, "cat", k=100)) == 30
     assert store.reindex().entries == 30 - 14
-    monkeypatch.setattr(plan, "_read_documents", refuse_to_read)
+    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
     assert len(found(store, "cat", k=100)) == 30
     assert store.verify().ok
 
@@ -161,6 +163,28 @@ def test_a_rebuilt_index_has_every_entry(make_store, indexed_only, monkeypatch):
     assert store.reindex(rebuild=True).entries == 30
     assert len(found(store, "cat", k=100)) == 30
     assert store.reindex().entries == 0
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_what_is_erased_between_two_steps_of_a_reindex_is_not_found(
+    stores, monkeypatch, indexed_only, rebuild
+):
+    monkeypatch.setattr(maintenance, "INDEX_PAGE", 2)
+    store, without = stores.open(), stores.open(search=False)
+    for n in range(8):
+        without.remember("facts", f"zebra number {n}", id=f"m{n}")
+
+    def erase(_, entries):
+        # One that is indexed by now, and one that is not.
+        with indelible.open(stores.target, clock=stores.clock) as other:
+            other.erase_memory("facts", f"m{entries - 1}")
+            other.erase_memory("facts", f"m{(entries + 1) % 8}")
+
+    store.reindex(rebuild=rebuild, progress=erase)
+    left = [memory.position for memory in store.list_memories("facts")]
+    assert left == [0, 2, 4, 6]
+    assert sorted(found(store, "zebra")) == [("facts", position) for position in left]
     assert store.verify().ok
 
 
@@ -216,6 +240,42 @@ def test_hidden_matches_make_room_for_others(store, monkeypatch, indexed_only):
     assert set(found(store, "cat")) == {("facts", 39), ("chat", 40)}
 
 
+@pytest.mark.parametrize("portion", [1, 8, 64])
+def test_hidden_vectors_make_room_for_others(make_store, monkeypatch, portion):
+    monkeypatch.setattr(text_index, "PORTION", portion)
+    for module in (plan, index_search):
+        monkeypatch.setattr(module, "SEARCH_MATCHES", 4)
+    store, reading = make_store(), make_store(search=False)
+    for n in range(60):
+        store.remember("facts", f"fact {n}", id=f"m{n}", vector=[1.0, n / 100])
+        store.add_summary("chat", f"fact {n}", [1.0, n / 100], embedder="e")
+    store.hide("facts", range(1, 40))
+    store.hide("chat", range(1, 40))
+    store.remember("facts", "another", id="m45", vector=[0.0, 1.0])
+    for k in (1, 5, 30):
+        nearest = store.search_summaries("chat", [1.0, 0.0], k, embedder="e")
+        assert [each.position for each in nearest] == [0, *range(40, 60)][:k]
+        hits = found(store, [1.0, 0.0], k=k)
+        assert hits == found(reading, [1.0, 0.0], k=k)
+        assert len(hits) == min(k, 21)
+        assert hits[0] == ("facts", 0)
+
+
+@pytest.mark.parametrize("versions", [1, 3, ITEMS_FIRST, ITEMS_FIRST + 1, 20])
+def test_newer_versions_that_are_hidden_do_not_replace_a_memory(store, indexed_only, versions):
+    store.remember("facts", "an older cat", id="pet")
+    store.remember("facts", "an old cat", id="pet")
+    snapshot = store.save_snapshot("facts")
+    for n in range(versions):
+        store.remember("facts", f"cat {n}", id="pet")
+    assert found(store, "cat") == [("facts", versions + 1)]
+    assert found(store, "cat", sessions=["facts"], as_of=snapshot.id) == [("facts", 1)]
+    store.rollback_to_snapshot("facts", snapshot.id)
+    assert found(store, "cat") == [("facts", 1)]
+    store.remember("facts", "a cat again", id="pet")
+    assert found(store, "cat") == [("facts", versions + 2)]
+
+
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_index_finds_what_reading_finds(make_store, monkeypatch, seed, large):
@@ -223,6 +283,8 @@ def test_the_index_finds_what_reading_finds(make_store, monkeypatch, seed, large
         set_large(monkeypatch, 0)
         # No word is a common one.
         monkeypatch.setattr(ranking, "COMMON_WORD_SHARE", 1.0)
+    # However many tool calls lie between two messages.
+    monkeypatch.setattr(plan, "_WINDOW", 100)
     rng = random.Random(seed)
     store, reading = make_store(), make_store(search=False)
     for _ in range(120):

@@ -9,7 +9,7 @@ from vector_stores import opened
 import indelible
 from indelible.backends.postgres import search
 from indelible.core.plans import search as plan
-from indelible.core.ranking import TOKENIZER
+from indelible.core.words import TOKENIZER
 from tests.support.stores import say
 from tests.support.wait import wait_until
 
@@ -84,6 +84,12 @@ DIFFERENCES = {
     "words are missing": f"UPDATE indelible.entry SET words = words[2:] {ENTRY} 1",
     "words of another": f"UPDATE indelible.entry SET words = '{{1, 2}}' {ENTRY} 1",
     "words of what is not searched": f"UPDATE indelible.entry SET words = '{{1}}' {ENTRY} 2",
+    "no vector": f"UPDATE indelible.entry SET embedder = NULL, vector = NULL {ENTRY} 4",
+    "vector of another": f"UPDATE indelible.entry SET vector = '{{0, 1}}' {ENTRY} 4",
+    "vector of another length": f"UPDATE indelible.entry SET vector = '{{1}}' {ENTRY} 4",
+    "vector without a part": f"UPDATE indelible.entry SET vector = '{{NULL, 0}}' {ENTRY} 4",
+    "another embedder": f"UPDATE indelible.entry SET embedder = 'other' {ENTRY} 4",
+    "vector of what has none": f"UPDATE indelible.entry SET vector = '{{1, 0}}' {ENTRY} 1",
 }
 
 
@@ -92,6 +98,7 @@ def test_verify_compares_the_index_with_the_entries(store, run, difference):
     say(store, "s", "a cat", "a dog")
     store.add_tool_call("s", "c", "look", {})
     store.add_tool_result("s", "c", "found")
+    store.remember("s", "a fish", id="pet", vector=[2.0, 1.0, *[0.1] * 100])
     assert store.verify().ok
     assert run(DIFFERENCES[difference]) == 1
     (finding,) = store.verify().findings
@@ -99,6 +106,17 @@ def test_verify_compares_the_index_with_the_entries(store, run, difference):
     store.reindex(rebuild=True)
     assert store.verify().ok
     assert found(store, "dog")[0] == ("s", 1)
+    assert [hit.ranks for hit in store.search([1.0] * 102)] == [{"vector": 1}]
+
+
+def test_unindexed_entries_of_other_namespaces_do_not_count(url, store, monkeypatch):
+    monkeypatch.setattr("indelible.core.index_search.SEARCH_ENTRIES_MAX", 20)
+    with indelible.open(url, namespace="other", search=False) as other:
+        for number in range(30):
+            other.add_message(f"s{number}", "user", "tea")
+    say(store, "late", "tea")
+    monkeypatch.setattr("indelible.backends.postgres.search.SCAN_ENTRIES_MAX", 0)
+    assert found(store, "tea") == [("late", 0)]
 
 
 def test_entries_that_nothing_was_indexed_of_are_read_and_completed(store, run):
@@ -199,6 +217,7 @@ def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, mon
 def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
     for n in range(50):
         say(store, f"s{n}", "a cat", "a dog", "rain")
+        store.remember("facts", f"dog {n}", id=f"m{n}")
     performed: list[str] = []
     perform = store._backend.perform
 
@@ -207,5 +226,5 @@ def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
         return perform(op)
 
     monkeypatch.setattr(store._backend, "perform", count)
-    assert len(store.search("dog", k=20)) == 20
+    assert len(store.search("dog", k=100)) == 100
     assert performed == ["FindMatches", "ReadFound"]

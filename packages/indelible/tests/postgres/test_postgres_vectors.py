@@ -12,12 +12,12 @@ from vector_stores import Watch, new_session, opened
 
 import indelible
 from indelible import CorruptEntryError, Summary, UsageError
-from indelible.backends.postgres.entries import format_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
+from indelible.backends.postgres.text_index import format_array
 from indelible.core import index_search
 from indelible.core.embedding import to_embedder
 from indelible.core.settings import Settings
-from indelible.core.similarity import compute_cosine, compute_margin, scale_to_unit
+from indelible.core.similarity import compute_cosine, compute_margin, round_unit, scale_to_unit
 from tests.support import postgres_server
 from tests.support.wait import wait_until
 
@@ -139,7 +139,7 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
             %s::real[]::"odd ""place".vector"""
     with psycopg.connect(url) as connection:
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
-            sent = format_vector(one), format_vector(two)
+            sent = format_array(round_unit(one)), format_array(round_unit(two))
             (distance,) = connection.execute(ask, sent).fetchone()
             error = 1 - distance - compute_cosine(scale_to_unit(one), two)
             assert 2 * abs(error) < compute_margin(dimension)

@@ -1,15 +1,11 @@
 """Words, ranks and snippets."""
 
-from indelible.core.ranking import (
-    Document,
-    Statistics,
+from indelible.core.ranking import Document, Statistics, choose_leading, order_matches, rank
+from indelible.core.words import (
     build_snippet,
-    choose_leading,
     choose_words,
     count_terms,
     find_name_terms,
-    order_matches,
-    rank,
     tokenize,
 )
 from indelible.model import Kind

@@ -28,6 +28,9 @@ from indelible.model import Embedder, Payload, Summary
 
 Vector = tuple[float, ...]
 
+# The name of the embedder of vectors that callers give without one.
+NO_EMBEDDER: Final = "unnamed"
+
 
 class Embeddings(Protocol):
     """An `Embeddings` of LangChain; its awaited methods are used by async stores if it has them."""

@@ -6,6 +6,8 @@ vectors" in `transaction.py`. What an index lacks is looked through here.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,19 +16,25 @@ from indelible.core import ranking, rules
 from indelible.core.codec import has_kind, parse_indexed
 from indelible.core.limits import (
     COMMON_WORD_ENTRIES,
-    LOG_ENTRIES_MAX,
+    ITEM_PAGE,
+    ITEMS_FIRST,
     PAGE_ENTRIES_MAX,
     SEARCH_ENTRIES_MAX,
+    SEARCH_MATCHES,
 )
 from indelible.core.operations import FindMatches, MatchPage, ReadFound, SessionMatches, StoredEntry
 from indelible.core.ranking import Statistics
 from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, split_entry_id
 from indelible.core.similarity import compare, compute_margin
 from indelible.core.transaction import Transaction
+from indelible.core.words import count_terms
 from indelible.errors import LimitError
+from indelible.model import Kind
 
 # Entries by the id of each: the number of their session, and their position.
 Ids = dict[str, Collection[int]]
+# The similarity of a vector, and the id of its entry.
+Near = tuple[float, int]
 
 
 async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
@@ -48,15 +56,7 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     stop = await reader.read_first(ordered)
     more = stop < len(ordered) or rest
     if op.vector is not None:
-        near = [*lacking.near, *await tx.find_nearest(op.vector, op.embedder, scope)]
-        # Ties in the order of the log.
-        near.sort(key=lambda found: (-found[0], found[1]))
-        stop = await reader.read_first([entry_id for _, entry_id in near])
-        # Others are as near, as far as single precision can tell.
-        reach = near[stop - 1][0] - compute_margin(len(op.vector)) if stop else 0.0
-        close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
-        await reader.read_first(close, len(close))
-        more = more or stop + len(close) < len(near)
+        more = await _read_nearest(tx, reader, scope, op.vector, lacking.near) or more
     dropped = tuple(sorted({term for term, _ in op.words} - terms))
     return MatchPage(reader.get_matches(), more, statistics, dropped)
 
@@ -140,7 +140,7 @@ class _Lacking(NamedTuple):
 
     # With each word, and the similarity of each with a vector.
     ids: Ids
-    near: list[tuple[float, int]]
+    near: list[Near]
     # To be read, so that the damage is reported.
     damaged: list[int]
     statistics: Statistics
@@ -158,16 +158,17 @@ async def _look_through(
             limit=SEARCH_ENTRIES_MAX,
         )
     ids: dict[str, list[int]] = {term: [] for term in terms}
-    near: list[tuple[float, int]] = []
+    near: list[Near] = []
     damaged: list[int] = []
     total = words = 0
     for start in range(0, len(lacking), PAGE_ENTRIES_MAX):
-        for entry_id, entry in await reader.read_visible(lacking[start:][:PAGE_ENTRIES_MAX]):
+        shown = await reader.read_visible(lacking[start:][:PAGE_ENTRIES_MAX])
+        for entry_id, entry in shown.items():
             indexed = parse_indexed(entry.kind, entry.envelope)
             if indexed is None:
                 damaged.append(entry_id)
                 continue
-            length, counts = ranking.count_terms(indexed.text, terms)
+            length, counts = count_terms(indexed.text, terms)
             total, words = total + 1, words + length
             for term in counts:
                 ids[term].append(entry_id)
@@ -176,6 +177,33 @@ async def _look_through(
     frequency = {term: len(each) for term, each in ids.items()}
     statistics = Statistics(total, words / total if total else 0.0, frequency)
     return _Lacking({**ids}, near, damaged, statistics)
+
+
+async def _read_nearest(
+    tx: Transaction,
+    reader: _Reader,
+    scope: SearchScope,
+    vector: Sequence[float],
+    lacking: Sequence[Near],
+) -> bool:
+    """Keep the visible entries with the nearest vectors; return whether there are others."""
+    limit = max(SEARCH_MATCHES, 2 * reader.op.limit)
+    while True:
+        indexed = await tx.find_nearest(vector, reader.op.embedder, scope, limit)
+        is_all = len(indexed) < limit
+        # What is not among these is not nearer.
+        border = -math.inf if is_all else indexed[-1][0]
+        near = [each for each in (*lacking, *indexed) if each[0] >= border]
+        # Ties in the order of the log.
+        near.sort(key=lambda found: (-found[0], found[1]))
+        stop = await reader.read_first([entry_id for _, entry_id in near])
+        # Others are as near, as far as single precision can tell.
+        reach = near[stop - 1][0] - compute_margin(len(vector)) if stop else 0.0
+        if is_all or border < reach:
+            close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
+            await reader.read_first(close, len(close))
+            return not is_all or stop + len(close) < len(near)
+        limit *= 4
 
 
 class _Reader:
@@ -188,31 +216,52 @@ class _Reader:
         self._states: dict[int, SessionMatches | None] = {}
         self._found: dict[int, dict[int, StoredEntry]] = {}
 
-    async def read_visible(self, ids: Collection[int]) -> list[tuple[int, StoredEntry]]:
+    async def read_visible(self, ids: Collection[int]) -> dict[int, StoredEntry]:
         """Read those of some entries that are visible."""
-        places = [(entry_id, *split_entry_id(entry_id)) for entry_id in ids]
-        await self._load_states({number for _, number, _ in places} - self._states.keys())
-        names: dict[int, str] = {}
-        for entry_id, number, position in places:
-            state = self._states[number]
-            if state is not None and view.contains(state.frozen.extents, position, position + 1):
-                names[entry_id] = state.session
-        return [
-            (number * LOG_ENTRIES_MAX + entry.position, entry)
-            for number, entry in await self._tx.read_found(names)
+        await self._load_states({split_entry_id(each)[0] for each in ids} - self._states.keys())
+        found = ((entry_id, self._find_state(entry_id)) for entry_id in ids)
+        names = {entry_id: state.session for entry_id, state in found if state is not None}
+        return {
+            entry_id: entry
+            for entry_id, entry in (await self._tx.read_found(names)).items()
             # One of another kind than it says is damaged, and reported when it is decoded.
             if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
-        ]
+        }
+
+    def _find_state(self, entry_id: int) -> SessionMatches | None:
+        """Find the state of its session that shows an entry; None if it is hidden."""
+        number, position = split_entry_id(entry_id)
+        state = self._states[number]
+        if state is None or not view.contains(state.frozen.extents, position, position + 1):
+            return None
+        return state
+
+    async def _find_replaced(self, ids: Sequence[int]) -> set[int]:
+        """Find the memories of which a newer version is visible."""
+        replaced: set[int] = set()
+        limit = ITEMS_FIRST
+        while ids:
+            newer = await self._tx.find_newer(ids, limit)
+            replaced |= {old for old, new in newer if self._find_state(new) is not None}
+            # Others may have more versions than these, all of which are hidden.
+            counts = Counter(old for old, _ in newer if old not in replaced)
+            ids = [old for old, count in counts.items() if count == limit]
+            limit *= ITEM_PAGE
+        return replaced
 
     async def read_first(self, ids: Sequence[int], limit: int | None = None) -> int:
-        """Keep the first `limit` that are visible; return how many were looked at."""
+        """Keep the first `limit` that are visible and current; return how many were looked at."""
         limit = limit or self.op.limit
         count = start = 0
         while start < len(ids) and count < limit:
-            for entry_id, entry in await self.read_visible(ids[start : start + limit]):
+            shown = await self.read_visible(ids[start : start + limit])
+            memories = [each for each, entry in shown.items() if entry.kind is Kind.MEMORY]
+            for replaced in await self._find_replaced(memories):
+                del shown[replaced]
+            for entry_id, entry in shown.items():
                 number, position = split_entry_id(entry_id)
                 self._found.setdefault(number, {})[position] = entry
-                count += 1
+            count += len(shown)
             start += limit
         return min(start, len(ids))
 
@@ -237,9 +286,9 @@ async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry,
     """Read entries of states that a search has found."""
     ids = [build_entry_ids(frozen.life, frozen.extents) for _, frozen in op.states]
     names = {each: name for (name, _), own in zip(op.states, ids, strict=True) for each in own}
-    found: dict[int, list[StoredEntry]] = {}
-    for number, entry in await tx.read_found(names):
-        if entry.kind is None or entry.kind in op.kinds:
-            found.setdefault(number, []).append(entry)
-    numbers = [split_entry_id(own[0])[0] for own in ids]
-    return tuple(tuple(sorted(found.get(number, ()))) for number in numbers)
+    found = {
+        entry_id: entry
+        for entry_id, entry in (await tx.read_found(names)).items()
+        if entry.kind is None or entry.kind in op.kinds
+    }
+    return tuple(tuple(found[each] for each in own if each in found) for own in ids)

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from indelible.core.limits import COMMON_WORD_SHARE
+from indelible.core.words import load_function_terms
 from indelible.model import Kind
-
-# The tokenizer, as SQLite's full-text search names it: words between spaces and signs, without
-# diacritics and case, and without English endings. Indexes record it; another one needs new
-# formats, whose migrations empty them.
-TOKENIZER: Final = ("porter", "unicode61", "remove_diacritics", "2")
 
 # BM25, with the constants that full-text engines use.
 _SATURATION: Final = 1.2
@@ -34,22 +29,9 @@ _AUTHOR_FACTOR: Final = 1.5
 # conversation some are rare, which says nothing about its subject; a name says most often who is
 # meant, not what.
 _MINOR_SHARE: Final = 0.1
-_FUNCTION_WORDS: Final = """
-    a an and any are as at be been being but by can could did do does doing done for from had has
-    have having he her him his how i if in into is it its me might my of on or our she should so
-    some such than that the their them then there these they this those to too us was we were what
-    when where which who whom whose why will with would you your"""
 # Reciprocal rank fusion. Words count for more: a near vector alone is often about something else.
 _FUSION_OFFSET: Final = 10
 _VECTOR_WEIGHT: Final = 0.6
-
-
-class Token(NamedTuple):
-    """A word of a text: its bytes in UTF-8, and what it is compared by."""
-
-    start: int
-    stop: int
-    term: str
 
 
 @dataclass(slots=True)
@@ -78,55 +60,6 @@ class Ranked(NamedTuple):
     ranks: dict[str, int]
 
 
-def tokenize(text: str) -> list[Token]:
-    """Split a text into words."""
-    return [Token(*found) for found in _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)]
-
-
-def list_terms(text: str) -> list[str]:
-    """List the words of a text as they are compared."""
-    data = text.encode("utf-8", "replace")
-    terms: list[str] = _load_tokenizer()(
-        data, 4, None, include_offsets=False, include_colocated=False
-    )
-    return terms
-
-
-@cache
-def _load_tokenizer() -> Callable[..., Any]:
-    # SQLite is only imported by those who use it or search.
-    import apsw  # noqa: PLC0415
-
-    return apsw.Connection("").fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
-
-
-def choose_words(query: str) -> dict[str, str]:
-    """Return the words of a query: how each is compared, and how it was written first."""
-    data = query.encode("utf-8", "replace")
-    words: dict[str, str] = {}
-    for start, stop, term in tokenize(query):
-        words.setdefault(term, data[start:stop].decode("utf-8", "replace"))
-    return words
-
-
-def count_terms(text: str, terms: frozenset[str]) -> tuple[int, dict[str, int]]:
-    """Count the words of a text, and those of a query in it."""
-    words = list_terms(text)
-    # In one order, so that sums over them are the same whenever they are.
-    return len(words), {term: words.count(term) for term in sorted(terms.intersection(words))}
-
-
-@cache
-def _load_function_terms() -> frozenset[str]:
-    return frozenset(token.term for token in tokenize(_FUNCTION_WORDS))
-
-
-@lru_cache(1024)
-def find_name_terms(name: str) -> frozenset[str]:
-    """Return the words of a name."""
-    return frozenset(list_terms(name))
-
-
 class Statistics(NamedTuple):
     """What a score depends on beside the document: a word counts for more the fewer have it."""
 
@@ -147,7 +80,7 @@ class Statistics(NamedTuple):
         """Compute how much a word counts."""
         frequency = self.frequency.get(term, 0)
         rarity = math.log(1 + max(0.0, self.total - frequency + 0.5) / (frequency + 0.5))
-        return rarity * (_MINOR_SHARE if term in _load_function_terms() else 1.0)
+        return rarity * (_MINOR_SHARE if term in load_function_terms() else 1.0)
 
 
 def compute_statistics(documents: Sequence[Document]) -> Statistics:
@@ -354,39 +287,3 @@ def _compute_bm25(
                 for term, count in document.counts.items()
             )
     return scores
-
-
-# About how long a snippet is, and what comes before its first matching word.
-_SNIPPET_BYTES: Final = 240
-_SNIPPET_LEAD_BYTES: Final = 60
-
-
-def build_snippet(text: str, terms: Collection[str]) -> str:
-    """Cut the part out of a text with its first matching words, which are in brackets."""
-    data = text.encode("utf-8", "replace")
-    tokens = [token for token in tokenize(text) if token.term in terms]
-    first = tokens[0].start if tokens else 0
-    start = 0 if first <= _SNIPPET_LEAD_BYTES else _find_border(data, first - _SNIPPET_LEAD_BYTES)
-    stop = len(data)
-    if stop - start > _SNIPPET_BYTES:
-        stop = _find_border(data, start + _SNIPPET_BYTES)
-    parts: list[bytes] = []
-    at = start
-    for token in tokens:
-        if token.start < at or token.stop > stop:
-            continue
-        parts += [data[at : token.start], b"[", data[token.start : token.stop], b"]"]
-        at = token.stop
-    parts.append(data[at:stop])
-    cut = b"".join(parts).decode("utf-8", "ignore")
-    return f"{'…' if start else ''}{cut}{'…' if stop < len(data) else ''}"
-
-
-def _find_border(data: bytes, near: int) -> int:
-    """Return a place at a space or, if there is none near, between two characters."""
-    space = data.find(b" ", near, near + _SNIPPET_LEAD_BYTES)
-    if space >= 0:
-        return space + 1
-    while near < len(data) and data[near] & 0xC0 == 0x80:
-        near += 1
-    return near

@@ -38,6 +38,11 @@ def unpack_unit(packed: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(packed) // 4}f", packed)
 
 
+def round_unit(vector: Sequence[float]) -> tuple[float, ...]:
+    """Scale a vector to length 1, and round it to single precision."""
+    return unpack_unit(pack_unit(vector))
+
+
 def compute_margin(dimension: int) -> float:
     """Compute by how much two similarities in single precision may differ if they are equal.
 

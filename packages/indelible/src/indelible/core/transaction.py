@@ -189,11 +189,11 @@ class Transaction(ABC):
         raise NotImplementedError
 
     async def find_nearest(
-        self, vector: Sequence[float], embedder: str, scope: SearchScope
+        self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> Sequence[tuple[float, int]]:
-        """Find the entries with vectors of an embedder, with the similarity of each.
+        """Find up to so many entries with vectors of an embedder, the nearest first.
 
-        It is `NOT_COMPARABLE` for one of another dimension.
+        Each is returned with its similarity, which is `NOT_COMPARABLE` for another dimension.
         """
         raise NotImplementedError
 
@@ -201,12 +201,19 @@ class Transaction(ABC):
         """Find up to so many entries that the indexes lack."""
         raise NotImplementedError
 
+    async def find_newer(self, ids: Sequence[int], limit: int) -> Sequence[tuple[int, int]]:
+        """Find up to so many newer versions of each memory, newest first, visible or not.
+
+        Each is returned as the id of the entry that was given, and its own.
+        """
+        raise NotImplementedError
+
     async def find_sessions_by_number(self, numbers: Collection[int]) -> Sequence[SessionRow]:
         """Find the sessions of this namespace by their numbers; a damaged one is an error."""
         raise NotImplementedError
 
-    async def read_found(self, names: Mapping[int, str]) -> Sequence[tuple[int, StoredEntry]]:
-        """Read entries, given with the names of their sessions; return the number with each."""
+    async def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
+        """Read entries, given with the names of their sessions."""
         raise NotImplementedError
 
     async def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
-from indelible.backends.postgres.text_index import compute_words, format_words
-from indelible.core.codec import parse_indexed, parse_item
+from indelible.backends.postgres.text_index import compute_columns, format_array
+from indelible.core.codec import parse_item
 from indelible.core.rows import KIND_NUMBER, encode_links
-from indelible.core.similarity import pack_unit, unpack_unit
 from indelible.model import Kind
-
-# Dimensions, a flag, the type of the elements, their number and the first index.
-_ARRAY_HEADER: Final = 20
-_WITH_VECTOR: Final = frozenset({Kind.SUMMARY, Kind.MEMORY})
 
 
 class EntryColumns:
@@ -45,17 +38,17 @@ class EntryColumns:
         checksum: int,
     ) -> None:
         """Add an entry. The kind is None if that of a copied entry is damaged."""
-        embedder, vector = build_vector_columns(kind, envelope)
+        indexed = compute_columns(kind, envelope)
         self.kinds.append(KIND_NUMBER[kind] if kind is not None else 0)
         self.keeps.append(keep)
         self.opens.append(encode_links(opens))
         self.answers.append(encode_links(answers))
         self.payloads.append(envelope)
-        self.embedders.append(embedder)
-        self.vectors.append(vector)
+        self.embedders.append(indexed.embedder)
+        self.vectors.append(format_array(indexed.vector))
         item = parse_item(kind, envelope)
         self.items.append(None if item is None else item.encode())
-        self.words.append(format_words(compute_words(kind, envelope)) if self._search else None)
+        self.words.append(format_array(indexed.words) if self._search else None)
         self.checksums.append(checksum)
 
     def build_params(self) -> tuple[Any, ...]:
@@ -72,26 +65,3 @@ class EntryColumns:
             self.words.or_none(),
             self.checksums,
         )
-
-
-def build_vector_columns(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
-    """Embedder and vector of an entry, as its row has them; None for both if it has none."""
-    indexed = parse_indexed(kind, envelope) if kind in _WITH_VECTOR else None
-    if indexed is None or indexed.vector is None or indexed.embedder is None:
-        return None, None
-    return encode_embedder(indexed.embedder), format_vector(indexed.vector)
-
-
-def encode_embedder(embedder: str) -> bytes:
-    """An embedder's name; a query may have any, also one that could not be stored."""
-    return embedder.encode("utf-8", "surrogatepass")
-
-
-def format_vector(vector: Sequence[float]) -> str:
-    """Format a vector at length 1, in single precision, as the server reads an array of `real`."""
-    return "{" + ",".join(map(repr, unpack_unit(pack_unit(vector)))) + "}"
-
-
-def parse_vector(sent: bytes) -> tuple[float, ...]:
-    """Parse an array of `real` in the server's binary form: a header, then a length before each."""
-    return struct.unpack("!" + "4xf" * ((len(sent) - _ARRAY_HEADER) // 8), sent[_ARRAY_HEADER:])

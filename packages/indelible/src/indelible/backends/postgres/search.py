@@ -9,17 +9,24 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from heapq import nlargest
 from typing import Final
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
-from indelible.backends.postgres.entries import encode_embedder, format_vector, parse_vector
 from indelible.backends.postgres.sessions import decode_name
 from indelible.backends.postgres.statements import CONTENT, All, PostgresContext, Sql
-from indelible.backends.postgres.text_index import ENTRY_ID, IS_UNINDEXED, hash_terms
+from indelible.backends.postgres.text_index import (
+    ENTRY_ID,
+    IS_UNINDEXED,
+    encode_embedder,
+    format_array,
+    hash_terms,
+    parse_vector,
+)
 from indelible.core.operations import FindMatches, StoredEntry
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope
-from indelible.core.similarity import NOT_COMPARABLE, compare
+from indelible.core.similarity import NOT_COMPARABLE, compare, round_unit
 
 # Entries that are looked through; in a larger scope, the index is asked.
 SCAN_ENTRIES_MAX: Final = 20_000
@@ -34,7 +41,8 @@ _SESSIONS: Final = """
     SELECT number, name, log_end - born FROM indelible.session WHERE namespace = $1"""
 _WITHIN: Final = "($1::bigint[] IS NULL OR session = ANY ($1))"
 _UNINDEXED: Final = f"""
-    SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN} LIMIT $2"""
+    SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN}
+        AND session IN (SELECT number FROM indelible.session WHERE namespace = $2) LIMIT $3"""
 # Where pgvector is, if this role may use it. Asked each time: it comes and goes as its owner likes.
 _EXTENSION: Final = """
     SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS place
@@ -51,7 +59,8 @@ _SIMILARITIES: Final = f"""
     SELECT CASE WHEN cardinality(vector) = cardinality($3::real[])
             THEN 1 - coalesce(nullif(vector::%(schema)s.vector
                 OPERATOR(%(schema)s.<=>) $3::real[]::%(schema)s.vector, 'NaN'), 1)
-            ELSE {NOT_COMPARABLE} END, {ENTRY_ID} {_OF_EMBEDDER}"""
+            ELSE {NOT_COMPARABLE} END AS similarity, {ENTRY_ID} {_OF_EMBEDDER}
+    ORDER BY similarity DESC LIMIT $4"""
 # How many rows the whole table or all its partitions have, and how many words a row has: estimates
 # from the server's statistics. Before it has any, sessions say how many rows.
 _SIZE: Final = """
@@ -75,9 +84,10 @@ _HAS_WORD: Final = """
         AND ($2::bigint[] IS NULL OR session = ANY ($2))"""
 _FIND: Final = f"SELECT string_agg(int8send({ENTRY_ID}), '') {_HAS_WORD}"
 _READ: Final = f"""
-    SELECT session, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
-    FROM unnest($1::bigint[], $2::bigint[]) AS found (id, salt)
-    JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
+    SELECT {ENTRY_ID}, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS found (start, stop, salt)
+    JOIN indelible.entry ON session = start >> 32
+        AND position >= start & 4294967295 AND position < stop - (start >> 32 << 32)"""
 
 
 async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
@@ -152,33 +162,34 @@ def _parse_ids(joined: bytes | None) -> Sequence[int]:
     return struct.unpack(f"!{len(joined) // 8}q", joined) if joined else ()
 
 
-async def find_unindexed(scope: SearchScope, limit: int) -> list[int]:
+async def find_unindexed(context: PostgresContext, scope: SearchScope, limit: int) -> list[int]:
     """Find entries that the index of words lacks."""
-    return [entry_id for (entry_id,) in await Sql(_UNINDEXED, (_to_sessions(scope), limit))]
+    params = _to_sessions(scope), context.namespace, limit
+    return [entry_id for (entry_id,) in await Sql(_UNINDEXED, params)]
 
 
 async def find_nearest(
-    vector: Sequence[float], embedder: str, scope: SearchScope
+    vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
 ) -> list[tuple[float, int]]:
     """Compare the vectors of an embedder: by pgvector if the database has it."""
     extension = await Sql(_EXTENSION)
     within = _to_sessions(scope), encode_embedder(embedder)
     if extension and len(vector) <= DIMENSIONS_MAX:
-        compared = Sql(
-            _SIMILARITIES % {"schema": extension[0][0]}, (*within, format_vector(vector))
-        )
-        return [(similarity, entry_id) for similarity, entry_id in await compared]
+        params = *within, format_array(round_unit(vector)), limit
+        rows = await Sql(_SIMILARITIES % {"schema": extension[0][0]}, params)
+        return [(similarity, entry_id) for similarity, entry_id in rows]
     rows = await Sql(_VECTORS, within)
-    return [(compare(vector, parse_vector(sent)), entry_id) for sent, entry_id in rows]
+    return nlargest(limit, ((compare(vector, parse_vector(sent)), each) for sent, each in rows))
 
 
-async def read_found(
-    context: PostgresContext, names: Mapping[int, str]
-) -> list[tuple[int, StoredEntry]]:
+async def read_found(context: PostgresContext, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
     salts = {name: context.salt(name) for name in set(names.values())}
-    params = IntArray(names), IntArray(salts[name] for name in names.values())
-    return [
-        (number, StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest))
-        for number, position, kind, *rest in await Sql(_READ, params)
-    ]
+    # Ids that follow one another are found together.
+    starts = IntArray(each for each in sorted(names) if each - 1 not in names)
+    stops = IntArray(each + 1 for each in sorted(names) if each + 1 not in names)
+    params = starts, stops, IntArray(salts[names[each]] for each in starts)
+    return {
+        entry_id: StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest)
+        for entry_id, position, kind, *rest in await Sql(_READ, params)
+    }

@@ -1,32 +1,32 @@
-"""The index of words: what of an entry is indexed; completing and checking the index.
+"""The indexes of words and of vectors: the columns of an entry; completing and checking them.
 
 The row of an entry has a number for each of its words, and a GIN index has these numbers. So the
 index is written, and goes, with the entry. Two words may have the same number: the plan counts the
-words of what was found again.
+words of what was found again. The row has the vector, too, at length 1 in single precision.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
 
-from indelible.backends.postgres.arrays import IntArray, TextArray
-from indelible.backends.postgres.statements import (
-    Do,
-    Sql,
-)
+from indelible.backends.postgres.arrays import BytesArray, IntArray, TextArray
+from indelible.backends.postgres.statements import Do, Sql
 from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
-from indelible.core.ranking import list_terms
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
+from indelible.core.similarity import round_unit
+from indelible.core.words import list_terms
 from indelible.model import Kind
 
 _IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"
 # The predicate of the index `entry_unindexed`.
 IS_UNINDEXED: Final = f"words IS NULL AND {_IS_SEARCHED}"
+# Of an array: dimensions, a flag, the type of the elements, their number and the first index.
+_ARRAY_HEADER: Final = 20
 # Session and position as one number.
 ENTRY_ID: Final = "(session << 32 | position)"
 # Those who erase or replace an entry wait until its words are written.
@@ -35,23 +35,51 @@ _PAGE: Final = f"""
     WHERE (session, position) >= ($1::bigint >> 32, $1 & 4294967295) AND ({{wanted}})
     ORDER BY session, position LIMIT $2 FOR UPDATE"""
 _UPDATE: Final = """
-    UPDATE indelible.entry SET words = new.words::integer[]
-    FROM unnest($1::bigint[], $2::text[]) AS new (id, words)
+    UPDATE indelible.entry
+    SET words = new.words::integer[], embedder = new.embedder, vector = new.vector::real[]
+    FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::text[])
+        AS new (id, words, embedder, vector)
     WHERE session = id >> 32 AND position = id & 4294967295"""
+# Rows come in order, so that the last one says where the next page begins.
 _INDEXED: Final = """
-    SELECT position, kind, payload, words FROM indelible.entry
+    SELECT position, kind, payload, words, embedder, array_send(vector) FROM indelible.entry
     WHERE session = $1 AND position >= $2 ORDER BY position LIMIT $3"""
 
 
-def compute_words(kind: Kind | None, envelope: bytes) -> list[int] | None:
-    """Compute the numbers of an entry's words, in order; None if it is not searched or damaged."""
+class IndexedColumns(NamedTuple):
+    """What the row of an entry has for the indexes; None for what the entry does not have."""
+
+    # The numbers of its words, in order.
+    words: list[int] | None = None
+    embedder: bytes | None = None
+    vector: tuple[float, ...] | None = None
+
+
+def compute_columns(kind: Kind | None, envelope: bytes) -> IndexedColumns:
+    """Compute the columns of an entry; there are none if it is not searched, or damaged."""
     indexed = parse_indexed(kind, envelope)
-    return None if indexed is None else sorted(hash_terms(set(list_terms(indexed.text))))
+    if indexed is None:
+        return IndexedColumns()
+    words = sorted(hash_terms(set(list_terms(indexed.text))))
+    if indexed.vector is None or indexed.embedder is None:
+        return IndexedColumns(words)
+    return IndexedColumns(words, encode_embedder(indexed.embedder), round_unit(indexed.vector))
 
 
-def format_words(words: list[int] | None) -> str | None:
-    """Format numbers as the server reads an array of `integer`."""
-    return None if words is None else "{" + ",".join(map(str, words)) + "}"
+def encode_embedder(embedder: str) -> bytes:
+    """An embedder's name; a query may have any, also one that could not be stored."""
+    return embedder.encode("utf-8", "surrogatepass")
+
+
+def format_array(numbers: Iterable[float] | None) -> str | None:
+    """Format numbers as the server reads an array."""
+    return None if numbers is None else "{" + ",".join(map(repr, numbers)) + "}"
+
+
+def parse_vector(sent: bytes) -> tuple[float, ...]:
+    """Parse an array of `real` in the server's binary form: a header, then a length before each."""
+    # A damaged one may have parts without a value, and is then read as other numbers.
+    return struct.unpack_from("!" + "4xf" * ((len(sent) - _ARRAY_HEADER) // 8), sent, _ARRAY_HEADER)
 
 
 def hash_terms(terms: Collection[str]) -> list[int]:
@@ -67,26 +95,34 @@ async def index_page(op: IndexText) -> IndexResult:
     if not rows:
         return IndexResult()
     kinds = [KIND_BY_NUMBER.get(kind) for _, kind, _ in rows]
-    words = [compute_words(kind, row[-1]) for kind, row in zip(kinds, rows, strict=True)]
+    columns = [compute_columns(kind, row[-1]) for kind, row in zip(kinds, rows, strict=True)]
     ids = IntArray(entry_id for entry_id, _, _ in rows)
-    await Do(_UPDATE, (ids, TextArray(map(format_words, words))))
+    params = (
+        ids,
+        TextArray(format_array(each.words) for each in columns),
+        BytesArray(each.embedder for each in columns),
+        TextArray(format_array(each.vector) for each in columns),
+    )
+    await Do(_UPDATE, params)
     last = split_entry_id(ids[-1])[0]
     named = await Sql("SELECT name FROM indelible.session WHERE number = $1", (last,))
     name = named[0][0].decode() if named else ""
     searched = sum(kind in SEARCHED_KINDS for kind in kinds)
-    indexed = len(words) - words.count(None)
+    indexed = sum(each.words is not None for each in columns)
     resume = ids[-1] + 1 if len(rows) == op.limit else None
     return IndexResult(indexed, searched - indexed, resume, name)
 
 
 async def agrees_with_entries(session: int) -> bool:
-    """Return whether the words of a session are those of its entries, which are not damaged."""
+    """Return whether the columns of a session are those of its entries, which are not damaged."""
     start = 0
     while True:
         rows = await Sql(_INDEXED, (session, start, PAGE_ENTRIES_MAX))
-        for _, kind, payload, words in rows:
-            # What the index lacks, it lacks knowingly.
-            if words is not None and words != compute_words(KIND_BY_NUMBER.get(kind), payload):
+        for _, kind, payload, words, embedder, sent in rows:
+            expected = compute_columns(KIND_BY_NUMBER.get(kind), payload)
+            stored = words, embedder, None if sent is None else parse_vector(sent)
+            # What the index of words lacks, it lacks knowingly.
+            if stored not in (expected, expected._replace(words=None)):
                 return False
         if len(rows) < PAGE_ENTRIES_MAX:
             return True

@@ -133,6 +133,12 @@ _FIND_ITEMS: Final = """
     SELECT item, position FROM indelible.entry
     WHERE session = $1 AND position >= $2 AND item >= $3 AND (item > $3 OR position < $4)
     ORDER BY item, position DESC LIMIT $5"""
+_FIND_NEWER = """
+    SELECT id, id >> 32 << 32 | newer.position FROM unnest($1::bigint[]) AS id
+    JOIN indelible.entry AS own ON own.session = id >> 32 AND own.position = id & 4294967295,
+    LATERAL (SELECT position FROM indelible.entry
+        WHERE session = own.session AND item = own.item AND position > own.position
+        ORDER BY position DESC LIMIT $2) AS newer"""
 _READ_LOG: Final = f"""
     SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
         payload, {CONTENT.format(salt="$4")}
@@ -391,12 +397,15 @@ class PostgresTransaction(Transaction):
         return await search.find_words([*words], scope, among)
 
     async def find_nearest(
-        self, vector: Sequence[float], embedder: str, scope: SearchScope
+        self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> list[tuple[float, int]]:
-        return await search.find_nearest(vector, embedder, scope)
+        return await search.find_nearest(vector, embedder, scope, limit)
 
     async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
-        return await search.find_unindexed(scope, limit)
+        return await search.find_unindexed(self._context, scope, limit)
+
+    async def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
+        return [(given, newer) for given, newer in await Sql(_FIND_NEWER, (IntArray(ids), limit))]
 
     async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []
@@ -409,7 +418,7 @@ class PostgresTransaction(Transaction):
                 rows.append(row)
         return rows
 
-    async def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+    async def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
         return await search.read_found(self._context, names)
 
     async def index_text(self, op: IndexText) -> IndexResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
 from typing import Final
 
 from indelible.backends.sqlite.checksums import CONTENT
@@ -119,7 +120,7 @@ def find_unindexed(db: SqliteConnection, scope: SearchScope, limit: int) -> list
 
 
 def find_nearest(
-    db: SqliteConnection, vector: Sequence[float], embedder: str, scope: SearchScope
+    db: SqliteConnection, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
 ) -> list[tuple[float, int]]:
     """Compare the vectors of an embedder: by sqlite-vec if it is installed."""
     near: list[tuple[float, int]] = []
@@ -129,16 +130,16 @@ def find_nearest(
         else:
             rows = db.execute(_VECTORS, (*span, embedder))
             near += [(compare(vector, unpack_unit(packed)), entry) for packed, entry in rows]
-    return [found for found in near if _is_within(found[1], scope)]
+    within = (found for found in near if _is_within(found[1], scope))
+    return nlargest(limit, within)
 
 
-def read_found(db: SqliteConnection, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+def read_found(db: SqliteConnection, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
     salts = {name: compute_session_salt(db.namespace, name) for name in set(names.values())}
-    entries: list[tuple[int, StoredEntry]] = []
+    entries: dict[int, StoredEntry] = {}
     for entry_id, kind, written_at, payload, content in db.execute(_READ, (json.dumps([*names]),)):
-        number, position = split_entry_id(entry_id)
         content_part = (content - salts[names[entry_id]]) & CHECKSUM_MASK
-        place = position, KIND_BY_NUMBER.get(kind), written_at, payload
-        entries.append((number, StoredEntry(*place, content_part)))
+        place = split_entry_id(entry_id)[1], KIND_BY_NUMBER.get(kind), written_at, payload
+        entries[entry_id] = StoredEntry(*place, content_part)
     return entries

@@ -13,9 +13,9 @@ from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
-from indelible.core.ranking import list_terms
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
 from indelible.core.similarity import pack_unit
+from indelible.core.words import list_terms
 
 # Entries that are added at once. FTS5 writes a segment for each transaction, which takes about as
 # long as the entry itself; what waits is read by each search.

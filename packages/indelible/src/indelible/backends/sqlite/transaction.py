@@ -181,6 +181,11 @@ _FIND_ITEMS = f"""
     WHERE kind IN (5, 7) AND id >> 32 = :number AND id >= :born
         AND {_ITEM} >= :item AND ({_ITEM} > :item OR id < :after)
     ORDER BY {_ITEM}, -id LIMIT :limit"""
+_FIND_NEWER = f"""
+    SELECT ?1, id FROM entry INDEXED BY entry_item
+    WHERE kind IN (5, 7) AND id >> 32 = ?1 >> 32
+        AND {_ITEM} = (SELECT {_ITEM} FROM entry WHERE id = ?1) AND -id < -?1
+    ORDER BY -id LIMIT ?2"""
 
 _KEYS = """
     SELECT key, id & 4294967295, batch_size, generation FROM entry WHERE id >= ? AND id < ?"""
@@ -450,12 +455,15 @@ class SqliteTransaction(Transaction):
         return search.find_words(self._db, words, scope)
 
     async def find_nearest(
-        self, vector: Sequence[float], embedder: str, scope: SearchScope
+        self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> list[tuple[float, int]]:
-        return search.find_nearest(self._db, vector, embedder, scope)
+        return search.find_nearest(self._db, vector, embedder, scope, limit)
 
     async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
         return search.find_unindexed(self._db, scope, limit)
+
+    async def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
+        return [found for each in ids for found in self._db.execute(_FIND_NEWER, (each, limit))]
 
     async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         named = "SELECT name FROM session WHERE namespace = ? AND number = ?"
@@ -463,7 +471,7 @@ class SqliteTransaction(Transaction):
         rows = [await self.find_session(name) for names in found for (name,) in names]
         return [row for row in rows if row is not None]
 
-    async def read_found(self, names: Mapping[int, str]) -> list[tuple[int, StoredEntry]]:
+    async def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
         return search.read_found(self._db, names)
 
     async def index_text(self, op: IndexText) -> IndexResult:

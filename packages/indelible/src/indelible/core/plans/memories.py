@@ -19,7 +19,7 @@ from indelible import view
 from indelible.core import filters
 from indelible.core.clock import to_datetime
 from indelible.core.codec import encode
-from indelible.core.embedding import Vector, to_floats
+from indelible.core.embedding import NO_EMBEDDER, Vector, to_floats
 from indelible.core.filters import Filter
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
@@ -155,7 +155,7 @@ def parse_memory(
             "text": text,
             "value": value,
             "vector": None if vector is None else to_floats(vector),
-            "embedder": None if vector is None else embedder or "unnamed",
+            "embedder": None if vector is None else embedder or NO_EMBEDDER,
             "source": _parse_source(source),
             "ttl_s": check_ttl_s(NEVER if ttl is None else ttl),
             "metadata": to_dict(metadata),
@@ -377,7 +377,7 @@ def _read_newest(session: str, memory_id: str) -> Plan[tuple[Entry | None, Head]
     """Read the newest visible version of a memory, whether it counts or not."""
 
     def read() -> Plan[tuple[Entry | None, Head]]:
-        head, position = yield from find_visible(session, memory_id)
+        head, position = yield from _find_visible(session, memory_id)
         if position is None:
             return None, head
         (entry,) = yield from _read_entries(session, head, [position])
@@ -397,14 +397,12 @@ def _retry(reason: str, attempt: Callable[[], Plan[T]]) -> Plan[T]:
     return (yield from attempt())
 
 
-def find_visible(
-    session: str, memory_id: str, extents: Extents | None = None
-) -> Plan[tuple[Head, int | None]]:
-    """Find the newest version of a memory that is visible, now or in other extents."""
+def _find_visible(session: str, memory_id: str) -> Plan[tuple[Head, int | None]]:
+    """Find the newest version of a memory that is visible."""
     after, limit = ItemPlace(memory_id, LOG_ENTRIES_MAX), ITEMS_FIRST
     while True:
         page = yield from perform(FindItems(session, after, limit))
-        shown = page.head.visible if extents is None else extents
+        shown = page.head.visible
         for item, position in page.places:
             if item != memory_id:
                 return page.head, None

@@ -30,8 +30,6 @@ from indelible.model import (
     CorruptEntry,
     Entry,
     Kind,
-    StoredSummary,
-    Summary,
     ToolCallRecord,
     Value,
 )
@@ -41,7 +39,6 @@ CountTokens = Callable[[ChatMessage], int]
 Parsed = TypeVar("Parsed")
 
 MESSAGES = frozenset({Kind.MESSAGE})
-_SUMMARIES = frozenset({Kind.SUMMARY})
 _HUMAN = frozenset({"user", "human"})
 _AI = frozenset({"assistant", "ai"})
 # Enough messages to fill most prompts with one operation.
@@ -252,23 +249,6 @@ def verify_cursor(parse: Callable[[bytes], Parsed]) -> Plan[tuple[bytes, Parsed]
         if newest == key:
             raise
         return newest, parse(newest)
-
-
-def read_summaries(session_id: str) -> Plan[list[StoredSummary]]:
-    """Read the visible summaries."""
-    session = check_session_id(session_id)
-    found = yield from perform(Read(session, kinds=_SUMMARIES))
-    return decode_summaries(session, found.rows)
-
-
-def decode_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
-    """Decode rows to summaries; a damaged one is an error."""
-    decoder = EntryDecoder(session)
-    return [
-        StoredSummary(position=row.position, summary=summary)
-        for row in rows
-        if isinstance(summary := decoder.decode(row), Summary)
-    ]
 
 
 def check_number(number: int, what: str, *, least: int) -> int:
