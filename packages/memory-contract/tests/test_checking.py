@@ -80,8 +80,8 @@ def test_an_error_that_says_nothing_about_the_data_is_a_failure():
     assert "RuntimeError: somebody else is in" in result.reason
 
 
-def calls_of(outcome):
-    return sorted((op.worker, op.op, op.ids, op.session) for op in outcome.context.history)
+def calls_of(result):
+    return sorted((op.worker, op.op, op.ids, op.session) for op in result.history)
 
 
 def test_the_same_seed_asks_for_the_same_calls(subject):

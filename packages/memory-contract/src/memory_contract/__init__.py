@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from memory_contract.results import (
         CONTRACT_VERSION,
         CaseResult,
-        Failure,
         Report,
         Unreachable,
     )
@@ -45,7 +44,6 @@ __all__ = [
     "Conflict",
     "Deviations",
     "Explanation",
-    "Failure",
     "Handle",
     "HistoryError",
     "NotFound",
@@ -92,7 +90,7 @@ _MODULES: Final = {
     "traces.regression_test": "write_test",
     "traces.recorder": "Policy record recorded",
     "traces.replay": "Replay load_trace replay_trace",
-    "results": "CONTRACT_VERSION CaseResult Failure Report Unreachable",
+    "results": "CONTRACT_VERSION CaseResult Report Unreachable",
     "traces.shrink": "shrink_trace",
     "plugin.suite": "MemoryContract",
 }

@@ -39,41 +39,21 @@ class Unreachable(Exception):  # noqa: N818 -- names what happened
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One broken promise: its name in words, what was seen, and the operations that show it."""
-
-    name: str
-    session: str
-    proof: str
-    ids: Ids = ()
-    witness: tuple[Operation, ...] = ()
-    beside: tuple[Operation, ...] = ()
-    # The checker's own finding, where it is one.
-    anomaly: Anomaly | None = None
+def build_case_failure(
+    name: str, proof: str, *, session: str = "", ids: Ids = (), witness: tuple[Operation, ...] = ()
+) -> Anomaly:
+    """A broken promise that a case noticed by itself."""
+    return Anomaly(name, session, ids, witness, proof, proved=False)
 
 
-def to_failure(anomaly: Anomaly) -> Failure:
-    """The checker's finding as a failure."""
-    return Failure(
-        name=anomaly.name,
-        session=anomaly.session,
-        proof=anomaly.proof,
-        ids=anomaly.ids,
-        witness=anomaly.witness,
-        beside=anomaly.beside,
-        anomaly=anomaly,
-    )
-
-
-def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
+def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
     """The first ones of each name: a store that loses everything loses it over and over."""
     told: Counter[str] = Counter()
     kept = []
     for anomaly in anomalies:
         told[anomaly.name] += 1
         if told[anomaly.name] <= TOLD_MAX:
-            kept.append(to_failure(anomaly))
+            kept.append(anomaly)
     return tuple(kept)
 
 
@@ -86,7 +66,7 @@ class CaseResult:
     mode: Mode
     verdict: CaseVerdict
     reason: str = ""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[Anomaly, ...] = ()
     seed: int = 0
     duration_s: float = 0.0
     # The run that the verdict rests on: the failing one, or the last.
@@ -104,6 +84,11 @@ class CaseResult:
     def id(self) -> str:
         """`concurrency/append_storm[processes]`."""
         return f"{self.gate}/{self.case}[{self.mode}]"
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether all failures are unexpected errors: another round may show a loss."""
+        return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

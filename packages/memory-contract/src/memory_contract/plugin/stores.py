@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.contract_run import BUDGET_S, Item, get_share_s
+from memory_contract.contract_run import BUDGET_S, Item, get_share_s, run_item
 from memory_contract.deviations import Deviations, find_deviations
 from memory_contract.results import CaseResult
 from memory_contract.runner import StoreUnderTest, run_case
@@ -49,10 +50,8 @@ class ContractStores:
 
     def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
         """What comes of one case in one mode."""
-        result = item.known or run_case(
-            item.case, item.mode, subject, seed=self.seed, share_s=get_share_s(BUDGET_S)
-        )
-        return self.deviations.apply(result)
+        run = partial(run_case, subject=subject, seed=self.seed, share_s=get_share_s(BUDGET_S))
+        return run_item(item, run, self.deviations)
 
     def close(self) -> None:
         """End all processes and remove all folders."""

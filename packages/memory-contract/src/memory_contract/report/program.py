@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Final
 
+from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation
 from memory_contract.report.text import target_of, visible
-from memory_contract.results import CaseResult, Failure, Report
+from memory_contract.results import CaseResult, Report
 
 _JUDGED: Final = '''\
 """{title}"""
@@ -49,13 +50,13 @@ if __name__ == "__main__":
 
 
 def program_of(
-    report: Report, result: CaseResult, failure: Failure, history: Sequence[Operation]
+    report: Report, result: CaseResult, failure: Anomaly, history: Sequence[Operation]
 ) -> str:
     """Judges exactly this history again; what only the store can show, it asks the store for."""
     title = visible(f"{failure.name.upper()}: {result.id}, seed {result.seed}")
     title = title.replace("\\", "\\\\").replace('"', "'")
     name = re.sub(r"\W+", "_", failure.name, flags=re.ASCII).strip("_").lower() or "failure"
-    if failure.anomaly is None:
+    if not failure.proved:
         return _CHECKED.format(
             title=title,
             name=name,
@@ -69,9 +70,9 @@ def program_of(
     return _JUDGED.format(
         title=title,
         name=name,
-        anomaly=_literal(failure.anomaly.name),
+        anomaly=_literal(failure.name),
         history="\n".join(f"    {_operation(op, began)}," for op in history),
-        options=", flicker=True" if failure.anomaly.name == "flickering entry" else "",
+        options=", flicker=True" if failure.name == "flickering entry" else "",
     )
 
 

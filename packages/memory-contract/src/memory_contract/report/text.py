@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from dataclasses import replace
 from typing import Final, get_args
 
 from memory_contract.checker.explain import explain
@@ -12,7 +13,7 @@ from memory_contract.checker.verdict import Anomaly, Scope, Violated
 from memory_contract.gates import Gate
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
-from memory_contract.results import CaseResult, CaseVerdict, Failure, Report
+from memory_contract.results import CaseResult, CaseVerdict, Report
 
 # From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
@@ -78,27 +79,13 @@ def scope_of(result: CaseResult) -> Scope:
     return Scope(len(operations), len({op.session for op in operations}), began)
 
 
-def anomaly_of(failure: Failure) -> Anomaly:
-    """A failure in the checker's form, which is how it is laid out."""
-    found = failure.anomaly
-    # What a case noticed by itself has a name of its own.
-    name = found.name if found is not None else failure.name
-    return Anomaly(
-        name,  # type: ignore[arg-type]
-        visible(failure.session),
-        failure.ids,
-        failure.witness,
-        visible(failure.proof),
-        failure.beside,
-    )
-
-
-def proof_lines(result: CaseResult, failure: Failure) -> list[str]:
+def proof_lines(result: CaseResult, failure: Anomaly) -> list[str]:
     """The proof of one failure, below its headline: at most five operations, and why they do."""
     if not failure.witness:
         return [f"  {visible(failure.proof).rstrip('.')}."]
     others = (other for other in result.failures if other is not failure)
-    anomalies = (anomaly_of(failure), *map(anomaly_of, others))
+    # On one line each, whatever a proof quotes.
+    anomalies = tuple(replace(each, proof=visible(each.proof)) for each in (failure, *others))
     text = explain(Violated(anomalies, scope_of(result)), result.faults)
     return [visible(line) for line in text.splitlines()[1:]]
 
@@ -108,7 +95,7 @@ def failure_lines(report: Report, result: CaseResult) -> list[str]:
     if result.failures:
         first = result.failures[0]
         session = f"session {visible(first.session)}" if first.session else ""
-        strength = "proved" if first.anomaly is not None else "seen by the case"
+        strength = "proved" if first.proved else "seen by the case"
         parts = [result.id, visible(first.name).upper(), session, f"seed {result.seed}", strength]
         lines = ["   ".join(part for part in parts if part), *proof_lines(result, first)]
     else:

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from memory_contract.checker.causes import find_likely_cause
 from memory_contract.checker.shrink import minimal
+from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Fault, Operation
 from memory_contract.report.as_json import operation
 from memory_contract.report.program import program_of
-from memory_contract.report.text import anomaly_of, scope_of
-from memory_contract.results import CaseResult, Failure, Report
+from memory_contract.report.text import scope_of
+from memory_contract.results import CaseResult, Report
 
 # More operations of one case than a browser draws at once; the page says so where it leaves some.
 OPERATIONS_MAX: Final = 10_000
@@ -57,14 +58,14 @@ class Timelines:
             ],
         }
 
-    def _small(self, result: CaseResult, failure: Failure) -> list[Operation]:
+    def _small(self, result: CaseResult, failure: Anomaly) -> list[Operation]:
         """The smallest history that shows a failure; failing that, its witness."""
-        if failure.anomaly is not None and time.monotonic() < self._until:
+        if failure.proved and time.monotonic() < self._until:
             history = result.history
             if len(history) > SHRINKABLE_MAX:
                 history = tuple(op for op in history if op.session == failure.session)
             if len(history) <= SHRINKABLE_MAX:
-                return minimal(history, failure.anomaly)
+                return minimal(history, failure)
         return list(failure.witness)
 
     def _fitting(
@@ -87,7 +88,7 @@ class Timelines:
     def _failure(
         self,
         result: CaseResult,
-        failure: Failure,
+        failure: Anomaly,
         history: list[Operation],
         places: dict[Operation, int],
     ) -> dict[str, Any]:
@@ -98,8 +99,9 @@ class Timelines:
             "ids": list(failure.ids),
             "happened": happened.rstrip("."),
             "why": why[:1].upper() + why[1:],
-            "likely": _likely(failure, result.faults),
-            "proved": failure.anomaly is not None,
+            # The table of causes is about what was proved.
+            "likely": (failure.proved and find_likely_cause(failure, result.faults)) or "",
+            "proved": failure.proved,
             "witness": [places[op] for op in failure.witness],
             "beside": [places[op] for op in failure.beside],
             "minimal": [places[op] for op in history],
@@ -107,18 +109,11 @@ class Timelines:
         }
 
 
-def _chosen(failures: tuple[Failure, ...]) -> list[Failure]:
+def _chosen(failures: tuple[Anomaly, ...]) -> list[Anomaly]:
     """The first of each name, then others, in their order."""
     firsts = {failure.name: place for place, failure in reversed(list(enumerate(failures)))}
     places = sorted(range(len(failures)), key=lambda at: (at not in firsts.values(), at))
     return [failures[place] for place in sorted(places[:FAILURES_MAX])]
-
-
-def _likely(failure: Failure, faults: tuple[Fault, ...]) -> str:
-    # The table of causes is about what was proved.
-    if failure.anomaly is None:
-        return ""
-    return find_likely_cause(anomaly_of(failure), faults) or ""
 
 
 def _weight(op: Operation) -> int:
