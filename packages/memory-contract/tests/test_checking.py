@@ -103,9 +103,7 @@ def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
     (result,) = report.results
     assert result.verdict == "UNKNOWN"
     assert "hangs, or is too slow" in result.reason
-    assert any(
-        'thread "indelible-check"' in note and "add_messages" in note for note in result.notes
-    )
+    assert "add_messages" in result.reason
     assert report.exit_code == 3
 
 
@@ -283,9 +281,6 @@ def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
     monkeypatch.setattr(Worker, "__init__", noted)
     report = check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
     assert report.verdict == "UNKNOWN"
-    assert any(note.startswith("process ") and "thread: " in note for note in report.notes), (
-        report.notes
-    )
     assert workers
     for pid in workers:
         wait_until_gone(pid)

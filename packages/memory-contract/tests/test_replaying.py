@@ -19,13 +19,14 @@ from memory_contract import (
     write_test,
 )
 from memory_contract.adapter import Refused
+from memory_contract.calls import Call, Program
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.goldfish.stores import ListStore, give_way
 from memory_contract.history import HistoryError
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import TraceHeader, TraceOperation, write_trace
-from memory_contract.traces.replay.host import THREADS, CallRequest, ReplayHost
+from memory_contract.traces.replay.hosts import THREADS, ReplayHost
 from memory_contract.traces.replay.plan import build_plan
 from memory_contract.traces.replay.scheduler import iter_events
 from memory_contract.traces.shrink import write_small_trace
@@ -173,7 +174,7 @@ def test_a_call_begins_only_when_all_are_back_that_were_back_before_it(tape):
     tape.explained()
     trace = load_trace(tape.path)
     plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=0)
-    order = [(step.call.lane, begins) for step, begins in iter_events(plan.steps)]
+    order = [(step.lane, begins) for step, begins in iter_events(plan.steps)]
     assert order == [
         *(("1.1-t1", True), ("1.1-t2", True), ("1.1-t1", False), ("1.1-t2", False)),
         *(("1.1-t1", True), ("1.1-t1", False), ("1.1-t3", True), ("1.1-t3", False)),
@@ -195,7 +196,7 @@ def test_what_was_said_is_made_up_as_long_as_it_was_and_the_same_again(tmp_path)
         store.add_message("s", "assistant", "z", name="ada")
     trace = load_trace(path)
     plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=3)
-    first, second, third, fourth = (step.call.arguments[0][0] for step in plan.steps)
+    first, second, third, fourth = (step.call.messages[0] for step in plan.steps)
     assert len(first["content"]) == 400
     assert len(second["content"]) == 30
     assert first == third != second
@@ -251,11 +252,11 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
 @pytest.mark.parametrize("flavour", ["blocking", "async"])
 def test_the_threads_of_a_replay_end_with_their_host(flavour, tmp_path):
     for _ in range(10):
-        host = ReplayHost(resolve("memory:"), tmp_path, flavour, key=b"k", preempted=False)
+        host = ReplayHost(resolve("memory:"), tmp_path, flavour, preempted=False)
         host.install()
         for lane in ("a", "b", "c"):
             host.open(lane, "")
-            host.start(CallRequest(lane=lane, method="read", session="s"))
+            host.start(Program(lane, (Call(op="read", session="s"),)), {}, 0)
             host.finish(lane)
         host.end()
         assert [each.name for each in threading.enumerate() if each.name == THREADS] == []

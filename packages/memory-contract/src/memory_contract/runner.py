@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import shutil
 import tempfile
 import time
@@ -33,7 +34,7 @@ from memory_contract.results import (
     select_failures,
 )
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.workers.pool import WorkerLost, WorkerPool, WorkersUnavailable
+from memory_contract.workers.pool import WorkerPool, WorkersUnavailable
 
 # For calls that hang; slow ones must fit in easily.
 CASE_S_MAX: Final = 240.0
@@ -46,6 +47,7 @@ FLAVOUR: Final[dict[Mode, Flavour]] = {
     "async": "async",
     "tasks": "async",
 }
+STDERR: Final = 2
 # Verdicts that no other seed changes.
 _FINAL: Final = ("FAIL", "NOT CLAIMED", "NOT RUN")
 _REACHES: Final = ("handle", "process", "machine")
@@ -65,8 +67,7 @@ class StoreUnderTest:
             self._start_workers()
         except WorkTimedOut as error:
             self.close()
-            stands = "; ".join(error.stacks[:1])
-            raise Unreachable(f"the store does not answer: {error}; {stands}") from error
+            raise Unreachable(f"the store does not answer: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -230,7 +231,10 @@ def build_timeout_result(
     error: WorkTimedOut, case: Case, mode: Mode, subject: StoreUnderTest, seed: int
 ) -> CaseResult:
     """The result of a round that did not end. A slow run proves nothing."""
-    workers = subject.worker_pool.stacks() if subject.worker_pool is not None else ()
+    # All threads, of this process and of its workers.
+    faulthandler.dump_traceback(STDERR)
+    if subject.worker_pool is not None:
+        subject.worker_pool.dump_stacks()
     return CaseResult(
         gate=case.gate,
         case=case.name,
@@ -238,18 +242,8 @@ def build_timeout_result(
         verdict="UNKNOWN",
         reason=f"it hangs, or is too slow to be judged: {error}",
         seed=seed,
-        notes=(*error.stacks, *workers),
+        notes=("the stacks of all threads and worker processes are on stderr",),
     )
-
-
-def _find_stacks(error: BaseException) -> tuple[str, ...]:
-    """The stacks of the worker that did not answer, if that caused the error."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, WorkerLost):
-            return cause.stacks
-        cause = cause.__cause__ or cause.__context__
-    return ()
 
 
 def run_round(
@@ -280,14 +274,12 @@ def run_round(
             verdict, reason, failures = _add_proofs(context, broken.failure)
         except Inconclusive as error:
             verdict, reason = error.verdict, str(error)
-            context.notes += _find_stacks(error)
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
             if any(error is known for known in context.raised):
                 verdict, reason, failures = _add_proofs(context, _build_raised(context, error))
             else:
                 verdict, reason = "UNKNOWN", f"the kit itself failed: {format_error(error)}"
-                context.notes += _find_stacks(error)
     return CaseResult(
         gate=case.gate,
         case=case.name,

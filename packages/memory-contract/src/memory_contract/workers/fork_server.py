@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import os
 import pickle
@@ -28,8 +29,7 @@ from memory_contract.calls import (
     run_async,
 )
 from memory_contract.handles import Loop, close, open_handle
-from memory_contract.stacks import install_dump
-from memory_contract.workers.pool import THREADED, WorkerPlugin, list_own_modules
+from memory_contract.workers.pool import DUMP_STACKS, THREADED, WorkerPlugin, list_own_modules
 
 # How long a forked child may take: long enough for stores that wait for a lock before they refuse.
 CHILD_S_MAX: Final = 15.0
@@ -60,13 +60,11 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while control.recv() == "fork":
-            handle, stacks = recv_handle(control), recv_handle(control)
+            handle = recv_handle(control)
             if os.fork() == 0:
                 control.close()
-                install_dump(stacks)
                 _serve(packed, Connection(handle))
             os.close(handle)
-            os.close(stacks)
 
 
 def _import(modules: list[str]) -> None:
@@ -120,6 +118,7 @@ def _list_installed(own: set[str]) -> list[str]:
 
 def _serve(packed: bytes, connection: Connection) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    faulthandler.register(DUMP_STACKS)
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(EOFError, OSError):

@@ -14,7 +14,7 @@ from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import ReplayLevel, TraceCall
-from memory_contract.traces.replay.host_pool import WorkerMode
+from memory_contract.traces.replay.hosts import WorkerMode
 from memory_contract.traces.replay.plan import ReplayStep
 
 ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
@@ -134,10 +134,10 @@ def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation
     recorded = kept = 0
     open_: list[tuple[int, int, ReplayStep]] = []
     for step in sorted(steps, key=lambda each: each.line.invoke_ns):
-        while open_ and open_[0][0] < step.line.invoke_ns:
+        while open_ and open_[0][0] < step.recorded.invoke_ns:
             heapq.heappop(open_)
         for _, _, other in open_:
-            if other.call.lane == step.call.lane:
+            if other.lane == step.lane:
                 continue
             recorded += 1
             one, two = replayed.get(other.number), replayed.get(step.number)
@@ -145,7 +145,8 @@ def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation
             if recorded >= PAIRS_MAX:
                 return Overlaps(recorded, kept)
         # One that never came back overlaps nothing for certain but what was open with it.
-        end = step.line.invoke_ns if step.line.complete_ns is None else step.line.complete_ns
+        line = step.recorded
+        end = line.invoke_ns if line.complete_ns is None else line.complete_ns
         heapq.heappush(open_, (end, step.number, step))
     return Overlaps(recorded, kept)
 

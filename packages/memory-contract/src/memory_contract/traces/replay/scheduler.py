@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, Literal
 
-from memory_contract.traces.format import ReplayLevel, TraceCall, TraceOperation
-from memory_contract.traces.replay.host import CallRequest, CallResult
-from memory_contract.traces.replay.host_pool import HostPool
-from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
+from memory_contract.calls import Log
+from memory_contract.traces.format import ReplayLevel, TraceOperation
+from memory_contract.traces.replay.hosts import HostPool
+from memory_contract.traces.replay.plan import FINAL, SETUP, ReplayPlan, ReplayStep
 
 # The caller ended and never heard of it, or its task was cancelled.
 ReplayFault = Literal["kill", "cancel"]
@@ -30,15 +30,13 @@ PAUSE_S_MIN: Final = 0.01
 # How long after a call was begun it is cancelled, or its process killed, at most, when a pattern is
 # tried again.
 STRIKE_S_MAX: Final = 0.002
-SETUP: Final = "before"
-FINAL: Final = "final"
 
 
 @dataclass(slots=True)
 class ReplayRun:
     """The result of one run."""
 
-    lines: list[TraceCall] = field(default_factory=list)
+    lines: list[TraceOperation] = field(default_factory=list)
     # The line that each step became.
     by_step: dict[int, TraceOperation] = field(default_factory=dict)
     # What the store raised where it had not in the trace.
@@ -61,16 +59,18 @@ class Scheduler:
         self._jitter = jitter
         self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
         # The store's ids of the snapshots of the trace.
-        self._snapshots: dict[str | None, Any] = {}
-        # The step that each lane is at, and its line if it is never heard of again.
-        self._open: dict[str, tuple[ReplayStep, TraceCall]] = {}
-        self._left = Counter(step.call.lane for step in plan.steps)
+        self._names: dict[str, Any] = {}
+        # The step that each lane is at, and when it was begun.
+        self._open: dict[str, tuple[ReplayStep, int]] = {}
+        self._left = Counter(step.lane for step in plan.steps)
         self._last_ns: dict[str, tuple[int, int]] = {}
         self.run = ReplayRun()
 
     def run_plan(self) -> ReplayRun:
         """Run all steps, then read every session."""
-        self._set_up()
+        for step in self._plan.setup:
+            self._run_now(step)
+        self._hosts.leave(SETUP)
         if self._level == "sequential":
             for step in self._plan.steps:
                 self._begin([step])
@@ -79,14 +79,17 @@ class Scheduler:
             self._run_concurrently()
         for step, _ in list(self._open.values()):
             self._end(step)
-        self._read_all()
+        if self._plan.final:
+            self._hosts.open_fresh(FINAL)
+        for step in self._plan.final:
+            self._run_now(step)
         return self.run
 
     def _run_concurrently(self) -> None:
         waiting: list[ReplayStep] = []
         for step, begins in iter_events(self._plan.steps):
             if begins:
-                if any(step.call.lane == other.call.lane for other in waiting):
+                if any(step.lane == other.lane for other in waiting):
                     self._begin(waiting)
                     waiting = []
                 waiting.append(step)
@@ -98,63 +101,76 @@ class Scheduler:
 
     def _begin(self, steps: Sequence[ReplayStep]) -> None:
         """Make some calls at the same moment."""
-        ready: list[tuple[ReplayStep, CallRequest]] = []
+        ready: list[ReplayStep] = []
         for step in steps:
-            if step.call.lane in self._open:
-                self._end(self._open[step.call.lane][0])
+            if step.lane in self._open:
+                self._end(self._open[step.lane][0])
             self._pause(step)
-            call = self._complete_call(step)
-            if call is None:
+            if self._is_possible(step):
+                # Opened before the moment: what takes time must not take it from the others.
+                self._hosts.open(step.lane, step.group)
+                ready.append(step)
+            else:
                 self.run.skipped += 1
                 self._finish_step(step)
-            else:
-                # Opened before the moment: what takes time must not take it from the others.
-                self._hosts.open(call.lane, step.group)
-                ready.append((step, call))
         moment = self._hosts.plan_moment(len(ready))
-        for step, call in ready:
+        for step in ready:
             late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
-            timed = replace(call, start_ns=moment + late if moment else 0)
-            self._open[call.lane] = step, self._hosts.call(call.lane, "start", timed)
-        for step, _ in ready:
+            self._open[step.lane] = step, time.monotonic_ns()
+            self._start(step, moment + late if moment else 0)
+        for step in ready:
             if self._is_open(step):
                 self._strike(step)
 
-    def _is_open(self, step: ReplayStep) -> bool:
-        return step.call.lane in self._open and self._open[step.call.lane][0] is step
+    def _start(self, step: ReplayStep, start_ns: int) -> None:
+        name = step.call.snapshot or ""
+        names = {name: self._names[name]} if step.call.op == "rollback" else {}
+        self._hosts.call(step.lane, "start", step.program, names, start_ns)
 
-    def _complete_call(self, step: ReplayStep) -> CallRequest | None:
-        """Return the call of a step; None if its snapshot does not exist here."""
-        if step.line.op == "rollback":
-            if step.line.snapshot not in self._snapshots:
-                return None
-            return replace(step.call, arguments=(self._snapshots[step.line.snapshot],))
-        return None if step.line.op == "fork" and step.line.snapshot is not None else step.call
+    def _is_open(self, step: ReplayStep) -> bool:
+        return step.lane in self._open and self._open[step.lane][0] is step
+
+    def _is_possible(self, step: ReplayStep) -> bool:
+        """Return whether the snapshot of a step exists here; no store forks from one."""
+        if step.call.op == "rollback":
+            return step.call.snapshot in self._names
+        return step.call.op != "fork" or step.recorded.snapshot is None
 
     def _end(self, step: ReplayStep) -> None:
         """Wait for the call of a step."""
         if not self._is_open(step):
             return
-        answer: CallResult = self._hosts.call(step.call.lane, "finish", step.call.lane)
-        self._add_line(step, answer)
-        if answer.raised and step.line.outcome == "ok" and not self._is_fair(step):
-            self.run.surprises.append(f"{step.line.op} raised {answer.raised}")
+        raised = self._add_log(step, self._hosts.call(step.lane, "finish", step.lane))
+        if raised and step.recorded.outcome == "ok" and not self._is_fair(step):
+            self.run.surprises.append(f"{step.call.op} raised {raised}")
         self._finish_step(step)
 
-    def _add_line(self, step: ReplayStep, answer: CallResult) -> None:
-        self.run.lines.append(answer.line)
-        if isinstance(answer.line, TraceOperation):
-            self.run.by_step[step.number] = answer.line
-        if answer.snapshot is not None:
-            self._snapshots[step.line.snapshot] = answer.snapshot
+    def _add_log(self, step: ReplayStep, log: Log) -> str:
+        """Add the line of a call that is over; return what it raised."""
+        self._names |= log.names
+        (done,) = log.operations
+        raised = log.errors[0][1] if log.errors else ""
+        line = replace(
+            step.line,
+            invoke_ns=done.invoke_ns,
+            complete_ns=done.complete_ns,
+            outcome=done.outcome,
+            value=done.value,
+            error=raised.partition(":")[0],
+        )
+        self._add_line(step, line)
+        return raised
+
+    def _add_line(self, step: ReplayStep, line: TraceOperation) -> None:
+        self.run.lines.append(line)
+        self.run.by_step[step.number] = line
 
     def _is_fair(self, step: ReplayStep) -> bool:
         """Return whether an error is allowed: nothing was written, or faults are injected."""
-        line = self.run.by_step.get(step.number)
-        return self._level == "faults" or (line is not None and line.outcome == "fail")
+        return self._level == "faults" or self.run.by_step[step.number].outcome == "fail"
 
     def _finish_step(self, step: ReplayStep) -> None:
-        lane, recorded = step.call.lane, step.line
+        lane, recorded = step.lane, step.recorded
         self._open.pop(lane, None)
         if step.number in self.run.by_step:
             line = self.run.by_step[step.number]
@@ -171,7 +187,7 @@ class Scheduler:
         if step.call.session not in self._plan.expiring or known is None:
             return
         before_ns, ended_ns = known
-        gap_s = (step.line.invoke_ns - before_ns) / 1e9 / self._plan.speed
+        gap_s = (step.recorded.invoke_ns - before_ns) / 1e9 / self._plan.speed
         left_s = gap_s - (time.monotonic_ns() - ended_ns) / 1e9
         if left_s > PAUSE_S_MIN:
             time.sleep(left_s)
@@ -187,7 +203,7 @@ class Scheduler:
                 why = "the store is not awaited"
                 self.run.unmade["calls that could not be cancelled", why] += 1
                 return
-            self._hosts.call(step.call.lane, "cancel", step.call.lane, after_s)
+            self._hosts.call(step.lane, "cancel", step.lane, after_s)
         elif fault == "kill":
             time.sleep(after_s)
             if not self._kill(step):
@@ -200,48 +216,29 @@ class Scheduler:
 
     def _kill(self, step: ReplayStep) -> bool:
         lost = [each for each in self._open.values() if each[0].group == step.group]
-        if not self._hosts.kill(step.call.lane):
+        if not self._hosts.kill(step.lane):
             return False
-        for each, announced in lost:
-            self._add_line(each, CallResult(line=announced))
+        for each, began_ns in lost:
+            self._add_line(each, replace(each.line, invoke_ns=began_ns))
             self._finish_step(each)
         return True
 
-    # Around it
-
-    def _set_up(self) -> None:
-        for session, count in self._plan.before.items():
-            for number in range(count):
-                message = {"role": "user", "content": f"older {session} {number}"}
-                self._call_now(SETUP, "append", session, [message])
-        if self._plan.before:
-            self._hosts.leave(SETUP)
-
-    def _read_all(self) -> None:
-        sessions = self._plan.sessions
-        if not sessions:
-            return
-        self._hosts.open_fresh(FINAL)
-        for session in sessions:
-            self._call_now(FINAL, "read", session)
-
-    def _call_now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
-        self._hosts.open(lane, lane)
-        request = CallRequest(lane=lane, method=method, session=session, arguments=arguments)
-        self._hosts.call(lane, "start", request)
-        answer: CallResult = self._hosts.call(lane, "finish", lane)
-        self.run.lines.append(answer.line)
-        if answer.raised:
-            self.run.surprises.append(f"{method} raised {answer.raised}")
+    def _run_now(self, step: ReplayStep) -> None:
+        """Make a call before the trace begins, or after its end."""
+        self._hosts.open(step.lane, step.lane)
+        self._start(step, 0)
+        raised = self._add_log(step, self._hosts.call(step.lane, "finish", step.lane))
+        if raised:
+            self.run.surprises.append(f"{step.call.op} raised {raised}")
 
 
 def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
     """Yield every start (True) and end of a step in order; at one moment, starts come first."""
-    found = [(step.line.invoke_ns, 0, step.number, step) for step in steps]
+    found = [(step.recorded.invoke_ns, 0, step.number, step) for step in steps]
     found += [
-        (step.line.complete_ns, 1, step.number, step)
+        (step.recorded.complete_ns, 1, step.number, step)
         for step in steps
-        if step.line.complete_ns is not None
+        if step.recorded.complete_ns is not None
     ]
     for _, ends, _, step in sorted(found, key=lambda event: event[:3]):
         yield step, not ends
@@ -249,7 +246,7 @@ def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]
 
 def find_fault(step: ReplayStep) -> ReplayFault | None:
     """Infer the fault that struck a call from its outcome in the trace."""
-    line = step.line
+    line = step.recorded
     if line.outcome != "info":
         return None
     if line.complete_ns is None:
