@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from memory_contract import Report, check
-from memory_contract.report.progress import ProgressDisplay, format_result
-from memory_contract.report.terminal import NAMED_MAX, PROOFS_MAX, print_summary, summary_text
+from memory_contract.report.terminal import (
+    NAMED_MAX,
+    PROOFS_MAX,
+    ProgressDisplay,
+    format_result,
+    print_summary,
+    summary_text,
+)
 from tests.support.report_samples import (
     HOSTILE,
     every_verdict,

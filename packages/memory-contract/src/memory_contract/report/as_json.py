@@ -9,8 +9,7 @@ from typing import Any
 
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation, format_operation
-from memory_contract.report.badge import badge_of
-from memory_contract.report.text import target_of
+from memory_contract.report.text import badge_of, target_of
 from memory_contract.results import CaseResult, Report
 
 

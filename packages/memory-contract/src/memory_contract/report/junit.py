@@ -7,8 +7,8 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from memory_contract.gates import Gate
-from memory_contract.report.badge import badge_of
-from memory_contract.report.text import failure_lines, target_of, visible
+from memory_contract.printable import escape_unseen
+from memory_contract.report.text import badge_of, failure_lines, target_of
 from memory_contract.results import SILENT, CaseResult, Report
 
 # XML has no place for these, not even as a number.
@@ -84,10 +84,10 @@ def _failed(case: ET.Element, report: Report, result: CaseResult) -> None:
     name, message = "FAIL", result.reason
     if result.failures:
         first = result.failures[0]
-        name, message = first.name, f"{visible(first.name)}: {visible(first.proof)}"
+        name, message = first.name, f"{escape_unseen(first.name)}: {escape_unseen(first.proof)}"
     failure = ET.SubElement(case, "failure", type=_xml(name), message=_xml(message))
     failure.text = _xml("\n".join(failure_lines(report, result)))
 
 
 def _xml(text: str) -> str:
-    return _NOT_IN_XML.sub(lambda found: visible(found[0]), text)
+    return _NOT_IN_XML.sub(lambda found: escape_unseen(found[0]), text)

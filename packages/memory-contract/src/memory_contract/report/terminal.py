@@ -1,4 +1,8 @@
-"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS."""
+"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS.
+
+While the kit runs: one line that changes at a terminal, else a line per case; the first failure is
+proved at once.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,19 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, NamedTuple, Self, TextIO
 
-from memory_contract.report.badge import badge_of
+from memory_contract.contract_run import Item
+from memory_contract.printable import escape_unseen
 from memory_contract.report.text import (
     VERDICTS,
+    badge_of,
     counted,
     counts_of,
     failure_lines,
     slug,
     target_of,
     verdict_of,
-    visible,
 )
 from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
 
@@ -109,7 +114,7 @@ class StatusLine:
         """Replace the line."""
         if self.is_shown:
             columns = shutil.get_terminal_size().columns
-            self._stream.write(f"\r\x1b[2K{visible(text)[: columns - 1]}")
+            self._stream.write(f"\r\x1b[2K{escape_unseen(text)[: columns - 1]}")
             self._stream.flush()
 
     def clear(self) -> None:
@@ -141,7 +146,7 @@ def render_proof(
         yield from map(Line, proof)
         yield Line(again, BOLD, is_copied=True)
     if page is not None:
-        anchor = f"{visible(str(page))}#case-{slug(result)}"
+        anchor = f"{escape_unseen(str(page))}#case-{slug(result)}"
         yield Line(f"  Timeline:        {anchor}", is_copied=True)
 
 
@@ -163,7 +168,7 @@ def _render_proofs(report: Report, page: Path | None, proved: CaseResult | None)
         yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", BOLD_RED)
         for result in briefly:
             what = result.failures[0].name.upper() if result.failures else result.reason
-            yield Line(f"  {result.id}   {visible(what)}   seed {result.seed}")
+            yield Line(f"  {result.id}   {escape_unseen(what)}   seed {result.seed}")
         yield Line("")
 
 
@@ -197,7 +202,7 @@ def _render_reasons(report: Report) -> Iterator[Line]:
     for verdict, reason in sorted(groups, key=lambda group: VERDICTS.index(group[0])):
         results = groups[verdict, reason]
         names = ", ".join(sorted(unclaimed)) if reason == UNCLAIMED else ""
-        words = visible(reason + names) or "no reason was given"
+        words = escape_unseen(reason + names) or "no reason was given"
         yield Line(f"{verdict} ({len(results)})  {words}", STYLES[verdict])
         # What a store does not offer is known by the reason alone.
         if verdict != "NOT CLAIMED":
@@ -222,13 +227,63 @@ def _list_cases(results: list[CaseResult]) -> str:
 def _render_notes(report: Report) -> Iterator[Line]:
     # The modes of a case have the same notes, and a report may have gathered them already.
     notes = (*report.notes, *(note for result in report.results for note in result.notes))
-    yield from (Line(f"note: {visible(note)}") for note in dict.fromkeys(notes))
+    yield from (Line(f"note: {escape_unseen(note)}") for note in dict.fromkeys(notes))
 
 
 def _render_end(report: Report) -> Iterator[Line]:
-    parts = [visible(target_of(report)), f"contract {report.contract}", f"seed {report.seed}"]
+    parts = [escape_unseen(target_of(report)), f"contract {report.contract}", f"seed {report.seed}"]
     parts += [counted(len(report.results), "case"), f"{report.duration_s:.1f} s"]
     yield Line("   ".join([report.verdict, *parts]), STYLES[report.verdict])
     if report.left_out:
         yield Line(f"Quick: {counted(report.left_out, 'case')} left out; --full runs them.")
     yield Line(badge_of(report).line, DIM)
+
+
+class ProgressDisplay:
+    """Given to `check` as its `progress`, inside a `with`.
+
+    `target` and `keeps_last` are named in the command that repeats the first failure.
+    """
+
+    def __init__(
+        self, *, stream: TextIO | None = None, target: str = "", keeps_last: int | None = None
+    ) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._report = Report(target=target, seed=0, gates=(), results=(), keeps_last=keeps_last)
+        # The result whose proof was shown.
+        self.proved: CaseResult | None = None
+        self._status = StatusLine(self._stream)
+        self._done = 0
+        self._failed = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.clear()
+
+    def __call__(self, item: Item, result: CaseResult | None) -> None:
+        """A case begins, or has ended with a result."""
+        if result is None:
+            failed = f", {self._failed} failed" if self._failed else ""
+            self._status.show(f"{counted(self._done, 'case')} done{failed}: {item.id}")
+            return
+        self._done += 1
+        self._failed += result.verdict == "FAIL"
+        # At a terminal, the summary shows the others.
+        if not self._status.is_shown or result.verdict in ("FAIL", "UNKNOWN"):
+            self._status.clear()
+            if result.verdict == "FAIL" and self.proved is None:
+                self.proved = result
+                lines = [*render_proof(self._report, result)]
+            else:
+                lines = [Line(format_result(result), STYLES[result.verdict], is_copied=True)]
+            print_lines(lines, self._stream)
+            self._stream.flush()
+
+
+def format_result(result: CaseResult) -> str:
+    """One result in one line; the summary proves all that failed."""
+    line = f"{result.verdict:<11}  {result.id}  {result.duration_s:.2f} s"
+    words = result.failures[0].name if result.failures else result.reason
+    return f"{line}  {escape_unseen(words)}" if words else line

@@ -8,7 +8,7 @@ from typing import Final
 from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Anomaly, Ok, Violated, quote_name
 from memory_contract.history import Operation
-from memory_contract.report.text import visible
+from memory_contract.printable import escape_unseen
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.traces.diagnosis import Explanation
 
@@ -38,7 +38,7 @@ def render_explanation(found: Explanation) -> str:
     else:
         lines.append(explain(verdict).rstrip("\n"))
     lines += [f"note: {note}" for note in list_notes(found)]
-    return "\n".join(visible(line) for text in lines for line in text.split("\n")) + "\n"
+    return "\n".join(escape_unseen(line) for text in lines for line in text.split("\n")) + "\n"
 
 
 def _format_counts(found: Explanation) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from memory_contract.history import Operation
-from memory_contract.report.text import counted, visible
+from memory_contract.printable import escape_unseen
+from memory_contract.report.text import counted
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
@@ -108,7 +109,7 @@ def render_replay(found: Replay) -> str:
         lines.append(f"  {found.reason}")
     lines += [f"  {line}" for line in _describe_run(found)]
     lines += [f"  note: {note}" for note in found.notes]
-    text = "\n".join(map(visible, lines)) + "\n"
+    text = "\n".join(map(escape_unseen, lines)) + "\n"
     if found.verdict in ("FAILED", "CHANGED") and found.explanation is not None:
         return f"{text}\n{render_explanation(found.explanation)}"
     return text
