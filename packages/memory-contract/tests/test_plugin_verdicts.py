@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory_contract.plugin.verdicts import format_proof, raise_outcome
+from memory_contract.plugin.stores import format_proof, raise_outcome
 from memory_contract.results import CaseResult, build_case_failure
 
 RESULT = {"gate": "sequential", "case": "append_then_read", "mode": "blocking", "seed": 7}

@@ -123,15 +123,14 @@ def format_operation(operation: Operation) -> str:
 
 def list_fields(record: Any) -> dict[str, Any]:
     """The fields of a dataclass that do not have their defaults."""
-    found = (
-        (name, getattr(record, name), default) for name, default in _get_defaults(type(record))
-    )
-    return {name: value for name, value, default in found if value != default}
+    defaults: dict[str, Any] = _get_defaults(record.__class__)
+    found = ((name, getattr(record, name)) for name in defaults)
+    return {name: value for name, value in found if value != defaults[name]}
 
 
 @cache
-def _get_defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((each.name, each.default) for each in fields(kind))
+def _get_defaults(kind: Any) -> dict[str, Any]:
+    return {each.name: each.default for each in fields(kind)}
 
 
 def parse_operation(line: str | bytes) -> Operation:
