@@ -153,8 +153,7 @@ def check(arguments: Namespace) -> int:
         # ASCII: what a store gave back may hold what no terminal and no pipe can take.
         print(json.dumps(to_json(found), indent=2))
     else:
-        on_one_screen = sys.stdout.isatty() and sys.stderr.isatty()
-        print_summary(found, page=page, proved=shown.proved if on_one_screen else None)
+        print_summary(found, page=page)
         print(suggest_next(found, page))
     return found.exit_code
 

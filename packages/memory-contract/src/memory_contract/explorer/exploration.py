@@ -48,19 +48,7 @@ SCHEDULES: Final = 500
 _TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
-_SENTENCES_MAX: Final = 12
-_CALLS_MAX: Final = 3
-_DOES: Final = {
-    "append": "appends",
-    "read": "reads",
-    "pop": "pops",
-    "trim": "trims",
-    "clear": "clears",
-    "snapshot": "takes a snapshot of",
-    "rollback": "rolls back",
-    "fork": "forks",
-    "undo": "takes back the last change of",
-}
+_STOPS_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,54 +212,25 @@ def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) 
 
 
 def describe_schedule(taken: Sequence[StepTaken], history: Sequence[Operation]) -> str:
-    """`w1 stops in its append of w1e3 to c-1; w0 appends w0e2 to c-1; w1 goes on`."""
-    calls = sorted(history, key=lambda op: op.complete_ns or 0)
-    sentences: list[str] = []
-    stopped: set[str] = set()
-    told_ns = 0
-    for step in taken:
-        goes_on = step.task in stopped
-        if step.switch is None and not goes_on:
-            continue
-        if stopped:
-            sentences += _describe_meanwhile(calls, told_ns, step.began_ns)
-        told_ns = step.began_ns
-        if step.switch is not None:
-            stopped.add(step.switch.task)
-            sentences.append(_describe_stop(calls, step.switch.task, step))
-        if goes_on:
-            stopped.discard(step.task)
-            sentences.append(f"{step.task} goes on")
-    more = len(sentences) - _SENTENCES_MAX
-    if more > 0:
-        sentences[_SENTENCES_MAX:] = [f"and so on ({more} more)"]
-    return "; ".join(sentences)
+    """`w1 stops in its append of w1e3 to c-1 at store.py:14 in append, and w0 goes on`."""
+    stops = [_describe_stop(history, step) for step in taken if step.switch is not None]
+    if (more := len(stops) - _STOPS_MAX) > 0:
+        stops[_STOPS_MAX:] = [f"and so on ({more} more)"]
+    return "; ".join(stops)
 
 
-def _describe_stop(calls: Sequence[Operation], task: str, step: StepTaken) -> str:
+def _describe_stop(history: Sequence[Operation], step: StepTaken) -> str:
+    assert step.switch is not None
+    task, others = step.switch.task, f", and {step.switch.taken} goes on"
     at = f" at {step.place}" if step.place else ""
     # Tasks have the names of their workers.
-    theirs = [op for op in calls if op.worker == task]
+    theirs = [op for op in history if op.worker == task]
     for op in theirs:
         if op.invoke_ns <= step.began_ns <= (op.complete_ns or step.began_ns):
             what = f" of {' '.join(op.ids)} to {op.session}" if op.ids else f" of {op.session}"
-            return f"{task} stops in its {op.op}{what}{at}"
+            return f"{task} stops in its {op.op}{what}{at}{others}"
     before = theirs and not any(op.invoke_ns <= step.began_ns for op in theirs)
-    return f"{task} stops{' before its first call' if before else at}"
-
-
-def _describe_meanwhile(calls: Sequence[Operation], since: int, until: int) -> Iterator[str]:
-    """What each worker completed between two moments."""
-    done: dict[str, list[str]] = {}
-    for op in calls:
-        if op.complete_ns is not None and since < op.complete_ns <= until:
-            what = f" {' '.join(op.ids)} to {op.session}" if op.ids else f" {op.session}"
-            done.setdefault(op.worker, []).append(f"{_DOES.get(op.op, op.op)}{what}")
-    for worker, said in done.items():
-        more = len(said) - _CALLS_MAX
-        if more > 0:
-            said[_CALLS_MAX:] = [f"makes {more} more calls"]
-        yield f"{worker} {', '.join(said)}"
+    return f"{task} stops{' before its first call' if before else at}{others}"
 
 
 def _build_result(attempt: Attempt, schedule: str = "") -> CaseResult:

@@ -68,18 +68,10 @@ class Line(NamedTuple):
 
 
 def print_summary(
-    report: Report,
-    *,
-    page: Path | None = None,
-    stream: TextIO | None = None,
-    proved: CaseResult | None = None,
+    report: Report, *, page: Path | None = None, stream: TextIO | None = None
 ) -> None:
-    """Print the whole report; `page` is the path of its timeline, if it was written.
-
-    The proof of `proved` is left out: it was shown before, where this is printed.
-    """
-    lines = render_summary(report, page=page, proved=proved)
-    print_lines(lines, sys.stdout if stream is None else stream)
+    """Print the whole report; `page` is the path of its timeline, if it was written."""
+    print_lines(render_summary(report, page=page), sys.stdout if stream is None else stream)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:
@@ -122,12 +114,10 @@ class StatusLine:
         self.show("")
 
 
-def render_summary(
-    report: Report, *, page: Path | None = None, proved: CaseResult | None = None
-) -> list[Line]:
+def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
     """All lines of the report."""
     return [
-        *_render_proofs(report, page, proved),
+        *_render_proofs(report, page),
         *_render_gates(report),
         Line(""),
         *_render_reasons(report),
@@ -136,21 +126,18 @@ def render_summary(
     ]
 
 
-def render_proof(
-    report: Report, result: CaseResult, *, page: Path | None = None, is_proved: bool = False
-) -> Iterator[Line]:
+def render_proof(report: Report, result: CaseResult, *, page: Path | None = None) -> Iterator[Line]:
     """The proof of a result's first failure, and the command that repeats it."""
     head, *proof, again = failure_lines(report, result)
-    yield Line(f"FAILED {head}{'   (see above)' if is_proved else ''}", BOLD_RED)
-    if not is_proved:
-        yield from map(Line, proof)
-        yield Line(again, BOLD, is_copied=True)
+    yield Line(f"FAILED {head}", BOLD_RED)
+    yield from map(Line, proof)
+    yield Line(again, BOLD, is_copied=True)
     if page is not None:
         anchor = f"{escape_unseen(str(page))}#case-{slug(result)}"
         yield Line(f"  Timeline:        {anchor}", is_copied=True)
 
 
-def _render_proofs(report: Report, page: Path | None, proved: CaseResult | None) -> Iterator[Line]:
+def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
     failed = [result for result in report.results if result.verdict == "FAIL"]
     # The same case in another mode has, as a rule, the same proof.
     seen: set[tuple[str, str]] = set()
@@ -161,8 +148,7 @@ def _render_proofs(report: Report, page: Path | None, proved: CaseResult | None)
             briefly.append(result)
             continue
         seen.add((result.case, name))
-        is_proved = proved is not None and result.id == proved.id
-        yield from render_proof(report, result, page=page, is_proved=is_proved)
+        yield from render_proof(report, result, page=page)
         yield Line("")
     if briefly:
         yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", BOLD_RED)
@@ -250,8 +236,7 @@ class ProgressDisplay:
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._report = Report(target=target, seed=0, gates=(), results=(), keeps_last=keeps_last)
-        # The result whose proof was shown.
-        self.proved: CaseResult | None = None
+        self._has_proved = False
         self._status = StatusLine(self._stream)
         self._done = 0
         self._failed = 0
@@ -273,8 +258,8 @@ class ProgressDisplay:
         # At a terminal, the summary shows the others.
         if not self._status.is_shown or result.verdict in ("FAIL", "UNKNOWN"):
             self._status.clear()
-            if result.verdict == "FAIL" and self.proved is None:
-                self.proved = result
+            if result.verdict == "FAIL" and not self._has_proved:
+                self._has_proved = True
                 lines = [*render_proof(self._report, result)]
             else:
                 lines = [Line(format_result(result), STYLES[result.verdict], is_copied=True)]
