@@ -44,6 +44,8 @@ class Program:
     calls: tuple[Call, ...]
     # Finds the id of a message that came back.
     identify: Callable[[Any], str] = parse_id
+    # How long it waits before its first call.
+    delay_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -149,6 +151,8 @@ def build_failure(worker: str, call: Call, began: int, error: BaseException) -> 
 def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
     """Make the calls of a program, one after the other, blocking."""
     log.names = names
+    if program.delay_s:
+        time.sleep(program.delay_s)
     for call in program.calls:
         began = time.monotonic_ns()
         try:
@@ -169,6 +173,8 @@ def _is_cancelled() -> bool:
 async def run_async(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
     """Make the calls of a program, one after the other, awaiting."""
     log.names = names
+    if program.delay_s:
+        await asyncio.sleep(program.delay_s)
     for call in program.calls:
         began = time.monotonic_ns()
         try:

@@ -397,11 +397,14 @@ class CaseContext:
                 handle = self._get_first_client().handle
                 if ready is not None:
                     ready()
-                race = race_tasks(programs, names, handle, self._count_suspension)
+                handles = [handle] * len(programs)
+                count = self._count_suspension
+                race = race_tasks(programs, names, handles, on_suspension=count)
                 logs = self._get_loop().settle(race)
             elif self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
                 handle = self._get_first_client().handle
-                logs = race_threads(programs, names, handle=handle, ready=ready)
+                handles = [handle] * len(programs)
+                logs = race_threads(programs, names, handles=handles, ready=ready)
             else:
                 open_own = partial(self._open_handle, self.workspace, None, server)
                 logs = race_threads(programs, names, open_own=open_own, ready=ready)

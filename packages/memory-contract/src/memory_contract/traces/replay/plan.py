@@ -13,12 +13,13 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message
+from memory_contract.adapter import Adapter, Flavour, Message
 from memory_contract.calls import Call, Program
 from memory_contract.history import OpName
+from memory_contract.runner import StoreUnderTest
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
-from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
+from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, WorkerKind, strip_fields
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.traces.recorder.methods import read_fields
 
@@ -203,13 +204,13 @@ def _build_step(
     )
 
 
-def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
+def _list_processes(steps: Sequence[ReplayStep]) -> set[str]:
     """Return the processes that occur in a trace."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return {each["pid"] for each in found if each is not None}
 
 
-def has_tasks(steps: Sequence[ReplayStep]) -> bool:
+def _has_tasks(steps: Sequence[ReplayStep]) -> bool:
     """Return whether tasks of an event loop made some of the calls."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return any(each is not None and each["kind"] == "a" for each in found)
@@ -277,3 +278,37 @@ def _build_text(seed: str, size: int) -> str:
         words.append(random.choice(_WORDS))
         length += 1 + len(words[-1])
     return " ".join(words)[: max(12, size)]
+
+
+# How workers run
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMode:
+    """How the workers of a replay run."""
+
+    workers: WorkerKind
+    flavour: Flavour
+
+
+def choose_worker_mode(
+    subject: StoreUnderTest, steps: list[ReplayStep], asked: WorkerKind | None
+) -> WorkerMode:
+    """Choose how workers run: as in the trace, or as close to it as the store allows."""
+    adapter, flavours = subject.adapter, subject.flavours
+    wanted = asked
+    if wanted is None and len(_list_processes(steps)) > 1:
+        wanted = "processes"
+    elif wanted is None and _has_tasks(steps):
+        wanted = "tasks"
+    elif wanted is None and not _list_processes(steps) and subject.worker_pool is not None:
+        # A history that does not say how it ran.
+        wanted = "processes"
+    if wanted == "processes" and subject.worker_pool is not None:
+        awaited = _has_tasks(steps) or "blocking" not in flavours
+        return WorkerMode("processes", "async" if awaited and "async" in flavours else "blocking")
+    if "async" in flavours and (wanted == "tasks" or "blocking" not in flavours):
+        return WorkerMode("tasks", "async")
+    if adapter.reach == "handle" and not adapter.thread_safe and "async" in flavours:
+        return WorkerMode("tasks", "async")
+    return WorkerMode("threads", "blocking")

@@ -15,8 +15,7 @@ from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import ReplayLevel, TraceCall
-from memory_contract.traces.replay.hosts import WorkerMode
-from memory_contract.traces.replay.plan import ReplayStep
+from memory_contract.traces.replay.plan import ReplayStep, WorkerMode
 
 ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
 EXIT_ERROR: Final = 4
@@ -82,8 +81,9 @@ class Replay:
     overlaps: Overlaps = field(default_factory=Overlaps)
     operations: int = 0
     notes: tuple[str, ...] = ()
-    # Whether it is UNKNOWN for want of an overlap alone.
+    # Whether it is UNKNOWN for want of an overlap alone, or because the store hangs.
     vacuous: bool = False
+    hangs: bool = False
     # What the trace uses and the store does not offer.
     lacking: frozenset[str] = frozenset()
 
