@@ -20,8 +20,8 @@ class WorkTimedOut(Exception):  # noqa: N818 -- names what happened
     """The work did not end in time; its thread goes on. The message says where that stands."""
 
 
-def start_thread(work: Callable[[], T], name: str) -> tuple[threading.Thread, futures.Future[T]]:
-    """Start it in a new thread, which does not keep the process alive."""
+def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
+    """Run it in a new thread, which has no running event loop, whatever the caller has."""
     done: futures.Future[T] = futures.Future()
 
     def attempt() -> None:
@@ -30,14 +30,9 @@ def start_thread(work: Callable[[], T], name: str) -> tuple[threading.Thread, fu
         except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
             done.set_exception(error)
 
-    thread = threading.Thread(target=attempt, name=name, daemon=True)
+    # It does not keep the process alive.
+    thread = threading.Thread(target=attempt, name="indelible-check", daemon=True)
     thread.start()
-    return thread, done
-
-
-def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
-    """Run it in a new thread, which has no running event loop, whatever the caller has."""
-    thread, done = start_thread(work, "indelible-check")
     # `result(timeout)` would not do: the work may raise a TimeoutError itself.
     futures.wait([done], seconds)
     if not done.done():
