@@ -29,12 +29,10 @@ from memory_contract.report.as_json import describe_result, describe_run, operat
 from memory_contract.report.text import (
     VERDICTS,
     badge_of,
-    counts_of,
     reproduce,
     scope_of,
     slug,
     target_of,
-    verdict_of,
 )
 from memory_contract.results import CaseResult, Report
 
@@ -86,8 +84,8 @@ def _page(report: Report) -> dict[str, Any]:
             {
                 "name": gate,
                 "about": GATES.get(gate, ""),
-                "verdict": verdict_of(report, gate),
-                "counts": counts_of(report, gate),
+                "verdict": report.judge_gate(gate),
+                "counts": report.count(gate),
             }
             for gate in report.gates
         ],

@@ -21,11 +21,9 @@ from memory_contract.report.text import (
     VERDICTS,
     badge_of,
     counted,
-    counts_of,
     failure_lines,
     slug,
     target_of,
-    verdict_of,
 )
 from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
 
@@ -159,9 +157,9 @@ def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
 
 
 def _render_gates(report: Report) -> Iterator[Line]:
-    counts = {gate: counts_of(report, gate) for gate in report.gates}
+    counts = {gate: report.count(gate) for gate in report.gates}
     shown = [v for v in VERDICTS if v in ("PASS", "FAIL") or any(c[v] for c in counts.values())]
-    verdicts = {gate: verdict_of(report, gate) for gate in counts}
+    verdicts = {gate: report.judge_gate(gate) for gate in counts}
     width = max(map(len, ["gate", *counts]))
     second = max(map(len, ["", *verdicts.values()]))
     yield Line("  ".join(["gate".ljust(width), " " * second, *shown]), BOLD)
@@ -194,7 +192,7 @@ def _render_reasons(report: Report) -> Iterator[Line]:
         if verdict != "NOT CLAIMED":
             yield Line(f"  {_list_cases(results)}", DIM)
     for gate in report.gates:
-        if verdict_of(report, gate) == "NOT RUN" and not counts_of(report, gate)["NOT RUN"]:
+        if report.judge_gate(gate) == "NOT RUN" and not report.count(gate)["NOT RUN"]:
             yield Line(f"NOT RUN  no case of the gate {gate} ran", STYLES["NOT RUN"])
     if groups:
         yield Line("")

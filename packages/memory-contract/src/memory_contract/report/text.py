@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final, get_args
 
@@ -14,11 +13,9 @@ from memory_contract.checker.verdict import Anomaly, Scope, Violated
 from memory_contract.gates import GATES, Gate
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
-from memory_contract.results import SILENT, CaseResult, CaseVerdict, Report
+from memory_contract.results import CaseResult, CaseVerdict, Report
 
-# From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
-_WORST: Final[tuple[CaseVerdict, ...]] = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
 
 
 def target_of(report: Report) -> str:
@@ -50,22 +47,6 @@ def slug(result: CaseResult) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 case`, `12 cases`, `2 412 ops`."""
     return f"{number:,}".replace(",", " ") + f" {noun}{'' if number == 1 else 's'}"
-
-
-def counts_of(report: Report, gate: Gate) -> Counter[CaseVerdict]:
-    """How often a gate came to which verdict."""
-    return Counter(result.verdict for result in report.results if result.gate == gate)
-
-
-def verdict_of(report: Report, gate: Gate) -> CaseVerdict:
-    """What a gate came to: the worst that was found; PASS only if a case of it ran."""
-    found = counts_of(report, gate)
-    for worst in _WORST:
-        if found[worst]:
-            return worst
-    if report.ran(gate):
-        return "PASS"
-    return "NOT CLAIMED" if report.unclaimed(gate) else "NOT RUN"
 
 
 def scope_of(result: CaseResult) -> Scope:
@@ -163,8 +144,6 @@ def badge_of(report: Report) -> Badge:
 
 def _passed(report: Report, gate: Gate, names: set[str]) -> bool:
     """Whether every case of the gate was asked for, none left a doubt, and one passed."""
-    results = [result for result in report.results if result.gate == gate]
-    verdicts = {result.verdict for result in results}
     # A gate of which one case was picked is not a gate that was passed.
-    complete = names <= {result.case for result in results}
-    return complete and "PASS" in verdicts and not verdicts & {"FAIL", *SILENT}
+    complete = names <= {result.case for result in report.results if result.gate == gate}
+    return complete and report.judge_gate(gate) == "PASS" and report.count(gate)["PASS"] > 0
