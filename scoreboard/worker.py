@@ -12,7 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from memory_contract.contract_run import Item, check
-from memory_contract.report.text import proof_lines, visible
+from memory_contract.printable import escape_unseen
+from memory_contract.report.text import proof_lines
 from memory_contract.results import CaseResult
 from scoreboard.cases import BUDGET_S, ROUNDS, SEED, list_cases
 from scoreboard.results import Outcome, Seen
@@ -38,7 +39,7 @@ def run_store(store: Store) -> Outcome:
     )
     return Outcome(
         versions=", ".join(f"{name} {version(name)}" for name in store.packages),
-        notes=tuple(visible(note) for note in report.notes),
+        notes=tuple(escape_unseen(note) for note in report.notes),
         duration_s=round(report.duration_s, 1),
         seen=tuple(_summarize(result) for result in report.results),
     )
@@ -51,9 +52,9 @@ def _summarize(result: CaseResult) -> Seen:
         case=result.case,
         mode=result.mode,
         verdict=result.verdict,
-        reason=visible(result.reason),
+        reason=escape_unseen(result.reason),
         seed=result.seed,
-        anomalies=dict(Counter(visible(failure.name) for failure in result.failures)),
+        anomalies=dict(Counter(escape_unseen(failure.name) for failure in result.failures)),
         proof=tuple(proof_lines(result, first)) if first is not None else (),
     )
 

@@ -293,7 +293,7 @@ def test_what_is_to_be_done_again_is_bounded(data):
         except HistoryError:
             return
         plan = build_plan(trace.lines, trace.metadata, adapter, seed=1)
-    appends = [step.call.arguments[0] for step in plan.steps if step.line.op == "append"]
+    appends = [step.call.messages for step in plan.steps if step.call.op == "append"]
     made = sum(len(str(message.get("content"))) for batch in appends for message in batch)
     assert made <= TEXT_CHARS_MAX + 100 * len(data)
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from memory_contract import Adapter, CaseResult, Failure, Operation, Report, Violated, check
+from memory_contract import Adapter, CaseResult, Operation, Report, Violated, check
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.checker import judge
 from memory_contract.gates import Gate
 from memory_contract.history import Fault
-from memory_contract.results import to_failure
+from memory_contract.results import build_case_failure
 
 SEED = 7
 HOSTILE = "</script><img src=x onerror=\"document.title='gone'\">'{{data}}\u202e\x1b[2J\n<!--"
@@ -77,7 +77,7 @@ def failing(case: str, history: list[Operation], **rest) -> CaseResult:
     """A case whose history the checker finds fault with."""
     verdict = judge(history)
     assert isinstance(verdict, Violated)
-    failures = tuple(map(to_failure, verdict.anomalies))
+    failures = verdict.anomalies
     return CaseResult(
         gate="concurrency",
         case=case,
@@ -161,7 +161,7 @@ def expiring() -> CaseResult:
 
 def unexpected() -> CaseResult:
     """A failure that the case noticed, with no operation to show for it."""
-    failure = Failure(name="hangs", session="", proof="lock_is_bounded did not end within 240 s")
+    failure = build_case_failure("hangs", "lock_is_bounded did not end within 240 s")
     return result("concurrency", "lock_is_bounded", "FAIL", failure.proof, failures=(failure,))
 
 

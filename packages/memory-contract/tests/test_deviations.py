@@ -9,7 +9,7 @@ from memory_contract.deviations import (
     find_deviations,
     read_deviations,
 )
-from memory_contract.results import CaseResult, Failure, Report
+from memory_contract.results import CaseResult, Report, build_case_failure
 
 LISTED = """
 [concurrency.pop_race]
@@ -23,7 +23,7 @@ reason = "yes is stored once"
 
 
 def result(verdict, case="pop_race", gate="concurrency", mode="processes"):
-    failures = (Failure(name="double pop", session="s", proof="twice"),) * (verdict == "FAIL")
+    failures = (build_case_failure("double pop", "twice", session="s"),) * (verdict == "FAIL")
     return CaseResult(
         gate=gate, case=case, mode=mode, verdict=verdict, reason="seen", failures=failures
     )

@@ -23,7 +23,7 @@ def test_a_store_of_langgraph_takes_part():
 def test_a_store_without_search_claims_nothing_there():
     report = check(under_test.smallest, gates=["recall"], seed=3)
     assert {result.verdict for result in report.results} == {"NOT CLAIMED"}
-    assert (report.verdict, report.unclaimed("recall")) == ("NOT RUN", True)
+    assert (report.verdict, report.judge_gate("recall")) == ("NOT RUN", "NOT CLAIMED")
 
 
 def test_a_gate_of_search_that_is_not_claimed_takes_nothing_from_the_others():

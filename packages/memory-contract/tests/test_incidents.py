@@ -149,7 +149,7 @@ def record_failure(name, folder):
         finally:
             subject.close()
         if result.verdict == "FAIL":
-            proved = {each.name for each in result.failures if each.anomaly is not None}
+            proved = {each.name for each in result.failures if each.proved}
             return path, proved, item.case
     raise AssertionError(f"{name} was not caught")
 

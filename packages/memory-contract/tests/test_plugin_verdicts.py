@@ -2,8 +2,8 @@
 
 import pytest
 
-from memory_contract.plugin.verdicts import format_proof, raise_outcome
-from memory_contract.results import CaseResult, Failure
+from memory_contract.plugin.stores import format_proof, raise_outcome
+from memory_contract.results import CaseResult, build_case_failure
 
 RESULT = {"gate": "sequential", "case": "append_then_read", "mode": "blocking", "seed": 7}
 
@@ -32,7 +32,7 @@ def test_what_is_not_claimed_is_skipped_and_what_is_written_down_is_expected():
 
 
 def test_the_proof_comes_first_and_the_command_last_without_a_password():
-    failure = Failure(name="lost append", session="c-1", proof="e1 is missing")
+    failure = build_case_failure("lost append", "e1 is missing", session="c-1")
     first, *_, last = format_proof(
         result("FAIL", failures=(failure,)), "redis://ann:hush@there/0"
     ).splitlines()

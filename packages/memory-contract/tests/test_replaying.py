@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from random import Random
 
 import pytest
 
@@ -25,9 +26,8 @@ from memory_contract.history import HistoryError
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import TraceHeader, TraceOperation, write_trace
-from memory_contract.traces.replay.host import THREADS, CallRequest, ReplayHost
 from memory_contract.traces.replay.plan import build_plan
-from memory_contract.traces.replay.scheduler import iter_events
+from memory_contract.traces.replay.scheduler import plan_rounds
 from memory_contract.traces.shrink import write_small_trace
 from test_explaining import Tape
 from test_recording import in_a_child
@@ -156,9 +156,7 @@ def test_a_store_that_cannot_be_opened_is_an_error(tape):
 def test_what_overlapped_in_the_trace_and_nowhere_in_a_replay_proves_nothing(tape, monkeypatch):
     from memory_contract.traces.replay import scheduler
 
-    monkeypatch.setattr(
-        scheduler, "iter_events", lambda steps: ((s, b) for s in steps for b in (True, False))
-    )
+    monkeypatch.setattr(scheduler, "plan_rounds", lambda steps, *_: [[step] for step in steps])
     monkeypatch.setattr("memory_contract.traces.replay.VACUOUS_MAX", 1)
     found = replay_trace(tape.path, RIGHT, seed=1)
     assert found.verdict == "UNKNOWN"
@@ -173,10 +171,11 @@ def test_a_call_begins_only_when_all_are_back_that_were_back_before_it(tape):
     tape.explained()
     trace = load_trace(tape.path)
     plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=0)
-    order = [(step.call.lane, begins) for step, begins in iter_events(plan.steps)]
-    assert order == [
-        *(("1.1-t1", True), ("1.1-t2", True), ("1.1-t1", False), ("1.1-t2", False)),
-        *(("1.1-t1", True), ("1.1-t1", False), ("1.1-t3", True), ("1.1-t3", False)),
+    rounds = plan_rounds(plan.steps, Random(0))
+    assert [[step.lane for step in each] for each in rounds] == [
+        ["1.1-t1", "1.1-t2"],
+        ["1.1-t1"],
+        ["1.1-t3"],
     ]
     for seed in range(5):
         found = replay_trace(tape.path, RIGHT, seed=seed, times=2)
@@ -187,6 +186,21 @@ def test_a_call_begins_only_when_all_are_back_that_were_back_before_it(tape):
         assert max(line.complete_ns for line in writes[:2]) < writes[2].invoke_ns
 
 
+def test_a_call_that_overlapped_two_that_did_not_is_made_with_either(tape):
+    tape.append("c", worker="1.1-t4", at=(41, 49))
+    tape.explained()
+    trace = load_trace(tape.path)
+    plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=0)
+    seen = set()
+    for seed in range(40):
+        rounds = plan_rounds(plan.steps, Random(seed), later=0.25)
+        where = {step.lane: place for place, each in enumerate(rounds) for step in each}
+        assert where["1.1-t1"] < where["1.1-t4"], "the one was over before the other began"
+        assert max(where["1.1-t2"], where["1.1-t4"]) < where["1.1-t3"]
+        seen |= {lane for lane in ("1.1-t1", "1.1-t4") if where[lane] == where["1.1-t2"]}
+    assert seen == {"1.1-t1", "1.1-t4"}
+
+
 def test_what_was_said_is_made_up_as_long_as_it_was_and_the_same_again(tmp_path):
     path = tmp_path / "trace.jsonl"
     with record(indelible.open("memory:"), path, fresh=True) as store:
@@ -195,7 +209,7 @@ def test_what_was_said_is_made_up_as_long_as_it_was_and_the_same_again(tmp_path)
         store.add_message("s", "assistant", "z", name="ada")
     trace = load_trace(path)
     plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=3)
-    first, second, third, fourth = (step.call.arguments[0][0] for step in plan.steps)
+    first, second, third, fourth = (step.call.messages[0] for step in plan.steps)
     assert len(first["content"]) == 400
     assert len(second["content"]) == 30
     assert first == third != second
@@ -246,19 +260,6 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
     assert len(load_trace(tape.path, session="s").lines) == 3
     with pytest.raises(HistoryError, match="holds no operation of session 'nobody'"):
         load_trace(tape.path, session="nobody")
-
-
-@pytest.mark.parametrize("flavour", ["blocking", "async"])
-def test_the_threads_of_a_replay_end_with_their_host(flavour, tmp_path):
-    for _ in range(10):
-        host = ReplayHost(resolve("memory:"), tmp_path, flavour, key=b"k", preempted=False)
-        host.install()
-        for lane in ("a", "b", "c"):
-            host.open(lane, "")
-            host.start(CallRequest(lane=lane, method="read", session="s"))
-            host.finish(lane)
-        host.end()
-        assert [each.name for each in threading.enumerate() if each.name == THREADS] == []
 
 
 # Processes and faults
@@ -441,6 +442,6 @@ def test_a_worker_that_is_called_as_ours_leaves_no_thread_behind(tmp_path):
         )
     ]
     write_trace(tmp_path / "t.jsonl", TraceHeader(fresh=True), lines)
-    before = [each for each in threading.enumerate() if each.name == THREADS]
+    before = threading.enumerate()
     assert replay_trace(tmp_path / "t.jsonl", "memory:").verdict == "FIXED"
-    assert [each for each in threading.enumerate() if each.name == THREADS] == before
+    assert threading.enumerate() == before

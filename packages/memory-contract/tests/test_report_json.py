@@ -10,7 +10,7 @@ from memory_contract import Report
 from memory_contract.gates import MANY_WORKERS, ONE_CALLER, Gate
 from memory_contract.history import parse_operation
 from memory_contract.report import schema, to_json
-from memory_contract.report.text import VERDICTS, verdict_of
+from memory_contract.report.text import VERDICTS
 from tests.support.report_samples import (
     every_verdict,
     hostile,
@@ -124,7 +124,7 @@ def test_a_store_without_bad_days_passes_by_its_others_alone():
     unclaimed = result("crash", "fork_safety", "NOT CLAIMED", "it ends with its process")
     missing = result("crash", "paused_writer", "NOT RUN", "there is nothing to do it with")
     assert of(passed, unclaimed).verdict == "PASS"
-    assert verdict_of(of(passed, unclaimed), "crash") == "NOT CLAIMED"
+    assert of(passed, unclaimed).judge_gate("crash") == "NOT CLAIMED"
     # Nothing passes by not running.
     assert of(unclaimed).verdict == "NOT RUN"
     assert of(passed, missing).verdict == "NOT RUN"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from memory_contract.adapter import NotFound, Refused
+from memory_contract.adapter import Message, NotFound, Refused
 from memory_contract.entries import build_messages, parse_id, parse_ids
 from memory_contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
 from memory_contract.redaction import redact
@@ -31,6 +32,8 @@ class Call:
     key: str | None = None
     expected: Any = None
     ttl_s: float | None = None
+    # What is appended, if it is not what the ids stand for.
+    messages: Sequence[Message] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,10 @@ class Program:
 
     worker: str
     calls: tuple[Call, ...]
+    # Finds the id of a message that came back.
+    identify: Callable[[Any], str] = parse_id
+    # How long it waits before its first call.
+    delay_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -71,7 +78,8 @@ def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:
         case "append":
             options = {"key": call.key, "expected": call.expected, "ttl_s": call.ttl_s}
             given = {name: value for name, value in options.items() if value is not None}
-            return handle.append(call.session, build_messages(call.ids), **given)
+            messages = build_messages(call.ids) if call.messages is None else call.messages
+            return handle.append(call.session, list(messages), **given)
         case "read" if call.limit is not None:
             return handle.read(call.session, limit=call.limit)
         case "trim":
@@ -114,14 +122,19 @@ def _to_operation(
 
 
 def build_success(
-    worker: str, call: Call, began: int, answer: Any, names: dict[str, Any]
+    worker: str,
+    call: Call,
+    began: int,
+    answer: Any,
+    names: dict[str, Any],
+    identify: Callable[[Any], str] = parse_id,
 ) -> Operation:
     """The record of a call that came back."""
     done = _to_operation(worker, call, began, "ok", None)
     if call.op == "read":
-        return replace(done, value=parse_ids(answer))
+        return replace(done, value=parse_ids(answer, identify))
     if call.op == "pop" and answer is not None:
-        return replace(done, value=parse_id(answer))
+        return replace(done, value=identify(answer))
     if call.op == "snapshot":
         names[call.snapshot or ""] = answer
     return done
@@ -138,6 +151,8 @@ def build_failure(worker: str, call: Call, began: int, error: BaseException) -> 
 def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
     """Make the calls of a program, one after the other, blocking."""
     log.names = names
+    if program.delay_s:
+        time.sleep(program.delay_s)
     for call in program.calls:
         began = time.monotonic_ns()
         try:
@@ -145,7 +160,8 @@ def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             log.add(build_failure(program.worker, call, began, error), error)
         else:
-            log.add(build_success(program.worker, call, began, answer, names), None)
+            done = build_success(program.worker, call, began, answer, names, program.identify)
+            log.add(done, None)
 
 
 def _is_cancelled() -> bool:
@@ -157,6 +173,8 @@ def _is_cancelled() -> bool:
 async def run_async(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
     """Make the calls of a program, one after the other, awaiting."""
     log.names = names
+    if program.delay_s:
+        await asyncio.sleep(program.delay_s)
     for call in program.calls:
         began = time.monotonic_ns()
         try:
@@ -168,4 +186,5 @@ async def run_async(handle: Any, program: Program, names: dict[str, Any], log: L
             if _is_cancelled() or isinstance(error, GeneratorExit):
                 raise
         else:
-            log.add(build_success(program.worker, call, began, answer, names), None)
+            done = build_success(program.worker, call, began, answer, names, program.identify)
+            log.add(done, None)

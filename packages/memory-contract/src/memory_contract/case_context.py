@@ -13,11 +13,12 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from memory_contract.adapter import Adapter, Flavour, Message, Refused
 from memory_contract.calls import Call, Log, Program, ask, build_failure, build_success
+from memory_contract.checker.verdict import Anomaly
 from memory_contract.entries import EntryIds, parse_ids
 from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
 from memory_contract.history import Fault, Ids, Operation
-from memory_contract.results import CaseVerdict, Failure
+from memory_contract.results import CaseVerdict, build_case_failure
 from memory_contract.workers.pool import (
     ANSWER_S_MAX,
     StoreRaised,
@@ -36,7 +37,7 @@ T = TypeVar("T")
 class CaseFailed(BaseException):
     """The store broke a promise that the case holds it to."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Anomaly) -> None:
         super().__init__(failure.proof)
         self.failure = failure
 
@@ -396,11 +397,14 @@ class CaseContext:
                 handle = self._get_first_client().handle
                 if ready is not None:
                     ready()
-                race = race_tasks(programs, names, handle, self._count_suspension)
+                handles = [handle] * len(programs)
+                count = self._count_suspension
+                race = race_tasks(programs, names, handles, on_suspension=count)
                 logs = self._get_loop().settle(race)
             elif self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
                 handle = self._get_first_client().handle
-                logs = race_threads(programs, names, handle=handle, ready=ready)
+                handles = [handle] * len(programs)
+                logs = race_threads(programs, names, handles=handles, ready=ready)
             else:
                 open_own = partial(self._open_handle, self.workspace, None, server)
                 logs = race_threads(programs, names, open_own=open_own, ready=ready)
@@ -491,7 +495,7 @@ class CaseContext:
     def fail(self, name: str, proof: str, *, session: str = "", ids: Ids = ()) -> NoReturn:
         """Report that the store broke a promise."""
         witness = tuple(op for op in self.history if op.session == session)[-5:]
-        raise CaseFailed(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
+        raise CaseFailed(build_case_failure(name, proof, session=session, ids=ids, witness=witness))
 
     def enter(self, needed: AbstractContextManager[T]) -> T:
         """Enter a context manager that handles depend on; it exits after they are closed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -117,37 +117,60 @@ def check(
     A `quick` run takes less than a minute: it leaves slow cases out, and what it has no time for.
     A store that keeps only the newest entries of a session, so many, is judged by `keeps_last`.
     """
-    adapter = resolve(target, keeps_last=keeps_last)
     chosen = select(gates, cases)
-    seed = secrets.randbits(32) if seed is None else seed
-    began = time.monotonic()
-    subject = StoreUnderTest(adapter)
-    try:
-        items = list_items(chosen, subject)
-        results = []
-        budget_s = QUICK_BUDGET_S if quick else budget_s
+    items: list[Item] = []
+
+    def run_all(subject: StoreUnderTest, seed: int) -> Iterator[CaseResult]:
+        items.extend(list_items(chosen, subject))
+        began, repeat_s = time.monotonic(), QUICK_BUDGET_S if quick else budget_s
         for item in order_quick(items) if quick else items:
             spent_s = time.monotonic() - began
             if quick and spent_s > QUICK_S_MAX:
                 break
-            share_s = get_share_s(budget_s) if spent_s < budget_s else 0.0
+            share_s = get_share_s(repeat_s) if spent_s < repeat_s else 0.0
             run = partial(run_case, subject=subject, seed=seed, share_s=share_s, rounds=rounds)
-            results.append(run_item(item, run, deviations, progress))
+            yield run_item(item, run, deviations, progress)
+
+    report = run_contract(
+        target, run_all, gates=list_gates(gates, chosen), seed=seed, keeps_last=keeps_last
+    )
+    if not quick:
+        return report
+    places = [item.id for item in items]
+    results = sorted(report.results, key=lambda result: places.index(result.id))
+    ran = {result.gate for result in results if result.verdict != "NOT CLAIMED"}
+    return replace(
+        report,
+        gates=list_gates(gates, [case for case in chosen if case.gate in ran]),
+        results=tuple(results),
+        left_out=len(items) - len(results),
+    )
+
+
+def run_contract(
+    target: str | Adapter | type,
+    run_all: Callable[[StoreUnderTest, int], Iterator[CaseResult]],
+    *,
+    gates: tuple[Gate, ...],
+    seed: int | None,
+    keeps_last: int | None,
+) -> Report:
+    """Open the store of a target, run what `run_all` yields with a seed, and report it."""
+    began = time.monotonic()
+    adapter = resolve(target, keeps_last=keeps_last)
+    seed = secrets.randbits(32) if seed is None else seed
+    subject = StoreUnderTest(adapter)
+    try:
+        results = tuple(run_all(subject, seed))
     finally:
         subject.close()
-    if quick:
-        places = [item.id for item in items]
-        results.sort(key=lambda result: places.index(result.id))
-        ran = {result.gate for result in results if result.verdict != "NOT CLAIMED"}
-        chosen = [case for case in chosen if case.gate in ran]
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=seed,
-        gates=list_gates(gates, chosen),
-        results=tuple(results),
+        gates=gates,
+        results=results,
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
-        left_out=len(items) - len(results),
         keeps_last=keeps_last,
     )
 
@@ -156,7 +179,7 @@ def run_item(
     item: Item,
     run: Callable[[Case, Mode], CaseResult],
     deviations: Deviations | None,
-    progress: Progress | None,
+    progress: Progress | None = None,
 ) -> CaseResult:
     """Run one case in one mode, unless its result is known; its result, as it counts."""
     if progress is not None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import GATES
-from memory_contract.results import CaseResult, Failure
+from memory_contract.results import CaseResult, build_case_failure
 
 FILE: Final = "indelible-deviations.toml"
 _KEYS: Final = ("reason", "issue", "modes")
@@ -64,7 +64,7 @@ class Deviations:
             return replace(result, verdict="DEVIATION", reason=deviation.words)
         if result.verdict == "PASS":
             proof = f"listed as a deviation ({deviation.reason}), but it passes: remove it"
-            failure = Failure(name="stale deviation", session="", proof=proof)
+            failure = build_case_failure("stale deviation", proof)
             return replace(result, verdict="FAIL", reason=proof, failures=(failure,))
         return result
 

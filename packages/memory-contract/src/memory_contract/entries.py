@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -52,11 +52,11 @@ def parse_id(message: Any) -> str:
     return id_ if _sum(id_, role, text) == sum_ else CORRUPTED + id_
 
 
-def parse_ids(messages: Any) -> Ids:
+def parse_ids(messages: Any, identify: Callable[[Any], str] = parse_id) -> Ids:
     """The ids of what a read gave; what is no list of messages is seen as one strange entry."""
     if isinstance(messages, str) or not isinstance(messages, Iterable):
         return (f"?{_digest(messages)}",)
-    return tuple(map(parse_id, messages))
+    return tuple(map(identify, messages))
 
 
 def _sum(id_: str, role: str, text: str) -> str:

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from memory_contract.adapter import Adapter, Flavour, is_async
 
@@ -34,13 +34,6 @@ class Loop:
     def close(self) -> None:
         """End what still runs, and the loop."""
         self._runner.close()
-
-
-class Settler(Protocol):
-    """What awaits answers: a `Loop`, or one in another thread."""
-
-    def settle(self, answer: Any) -> Any:
-        """The answer itself, or what it comes to when awaited."""
 
 
 async def to_coroutine(answer: Any) -> Any:
@@ -72,7 +65,7 @@ def open_handle(
     adapter: Adapter,
     workspace: Path,
     flavour: Flavour,
-    loop: Settler | None,
+    loop: Loop | None,
     server: str | None = None,
 ) -> Any:
     """A handle on a workspace. An async one is opened on the loop that will call it.
@@ -92,7 +85,7 @@ def open_handle(
     return loop.settle(opened())
 
 
-def close(handle: Any, loop: Settler | None = None) -> None:
+def close(handle: Any, loop: Loop | None = None) -> None:
     """Close a handle, if it has something to close."""
     method = getattr(handle, "close", None)
     if callable(method):

@@ -87,7 +87,6 @@ class Fault:
     ended_ns: int | None
 
 
-_FIELDS = tuple(field.name for field in fields(Operation))
 _NEEDS: Final = {
     "trim": "keep",
     "snapshot": "snapshot",
@@ -98,8 +97,7 @@ _NEEDS: Final = {
 
 def write_history(path: str | Path, operations: Iterable[Operation]) -> None:
     """Write one JSON line for each operation; fields that say nothing are left out."""
-    # Names come from anywhere: half a surrogate pair is written as `read_history` reads it.
-    with Path(path).open("w", encoding="utf-8", errors="surrogatepass") as file:
+    with Path(path).open("w", encoding="ascii") as file:
         file.writelines(format_operation(operation) + "\n" for operation in operations)
 
 
@@ -114,14 +112,25 @@ def read_history(path: str | Path) -> Iterator[Operation]:
                     raise HistoryError(f"{path}, line {number}: {error}") from error
 
 
+# An encoder that is made once: `json.dumps` with separators makes one for each line.
+encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def format_operation(operation: Operation) -> str:
     """One operation as JSON."""
-    found = {name: getattr(operation, name) for name in _FIELDS}
-    # A call that never came back is said aloud; the other fields have their defaults.
-    kept = {k: v for k, v in found.items() if k == "complete_ns" or v not in (None, ())}
-    if operation.value == ():
-        kept["value"] = ()
-    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+    return encode(list_fields(operation))
+
+
+def list_fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass that do not have their defaults."""
+    defaults: dict[str, Any] = _get_defaults(record.__class__)
+    found = ((name, getattr(record, name)) for name in defaults)
+    return {name: value for name, value in found if value != defaults[name]}
+
+
+@cache
+def _get_defaults(kind: Any) -> dict[str, Any]:
+    return {each.name: each.default for each in fields(kind)}
 
 
 def parse_operation(line: str | bytes) -> Operation:

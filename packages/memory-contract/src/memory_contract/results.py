@@ -17,6 +17,8 @@ CONTRACT_VERSION: Final = "1.1"
 CaseVerdict = Literal["PASS", "FAIL", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED", "DEVIATION"]
 # Those that say that nothing was found out, although something should have been.
 SILENT: Final = frozenset({"UNKNOWN", "VACUOUS", "NOT RUN"})
+# What keeps a gate from passing, the worst first.
+_WORST: Final[tuple[CaseVerdict, ...]] = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
 # How the reason begins of a case that needs capabilities which the store does not claim.
 UNCLAIMED: Final = "the store does not claim "
 
@@ -39,41 +41,21 @@ class Unreachable(Exception):  # noqa: N818 -- names what happened
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One broken promise: its name in words, what was seen, and the operations that show it."""
-
-    name: str
-    session: str
-    proof: str
-    ids: Ids = ()
-    witness: tuple[Operation, ...] = ()
-    beside: tuple[Operation, ...] = ()
-    # The checker's own finding, where it is one.
-    anomaly: Anomaly | None = None
+def build_case_failure(
+    name: str, proof: str, *, session: str = "", ids: Ids = (), witness: tuple[Operation, ...] = ()
+) -> Anomaly:
+    """A broken promise that a case noticed by itself."""
+    return Anomaly(name, session, ids, witness, proof, proved=False)
 
 
-def to_failure(anomaly: Anomaly) -> Failure:
-    """The checker's finding as a failure."""
-    return Failure(
-        name=anomaly.name,
-        session=anomaly.session,
-        proof=anomaly.proof,
-        ids=anomaly.ids,
-        witness=anomaly.witness,
-        beside=anomaly.beside,
-        anomaly=anomaly,
-    )
-
-
-def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
+def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
     """The first ones of each name: a store that loses everything loses it over and over."""
     told: Counter[str] = Counter()
     kept = []
     for anomaly in anomalies:
         told[anomaly.name] += 1
         if told[anomaly.name] <= TOLD_MAX:
-            kept.append(to_failure(anomaly))
+            kept.append(anomaly)
     return tuple(kept)
 
 
@@ -86,7 +68,7 @@ class CaseResult:
     mode: Mode
     verdict: CaseVerdict
     reason: str = ""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[Anomaly, ...] = ()
     seed: int = 0
     duration_s: float = 0.0
     # The run that the verdict rests on: the failing one, or the last.
@@ -104,6 +86,11 @@ class CaseResult:
     def id(self) -> str:
         """`concurrency/append_storm[processes]`."""
         return f"{self.gate}/{self.case}[{self.mode}]"
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether all failures are unexpected errors: another round may show a loss."""
+        return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,29 +112,26 @@ class Report:
 
     @property
     def verdict(self) -> CaseVerdict:
-        """The worst that was found; PASS only if every requested gate ran a case.
+        """The worst that a gate came to; PASS only if every requested gate ran a case.
 
         Gates of faults and of search may be left out if the store claims nothing that they need.
         """
-        found = {result.verdict for result in self.results}
-        for worst in ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"):
+        found = {self.judge_gate(gate) for gate in self.gates}
+        return next((worst for worst in (*_WORST, "PASS") if worst in found), "NOT RUN")
+
+    def count(self, gate: Gate) -> Counter[CaseVerdict]:
+        """How often a gate came to which verdict."""
+        return Counter(result.verdict for result in self.results if result.gate == gate)
+
+    def judge_gate(self, gate: Gate) -> CaseVerdict:
+        """What a gate came to: the worst that was found; PASS only if a case of it ran."""
+        found = self.count(gate)
+        for worst in _WORST:
             if worst in found:
                 return worst
-        ran = [gate for gate in self.gates if self.ran(gate)]
-        silent = [gate for gate in self.gates if gate not in ran and not self.unclaimed(gate)]
-        return "PASS" if ran and not silent else "NOT RUN"
-
-    def ran(self, gate: Gate) -> bool:
-        """Whether a case of the gate ran and passed, or deviates as written down."""
-        return any(
-            result.gate == gate and result.verdict in ("PASS", "DEVIATION")
-            for result in self.results
-        )
-
-    def unclaimed(self, gate: Gate) -> bool:
-        """Whether this store, as a whole, claims nothing that an optional gate asks for."""
-        verdicts = {result.verdict for result in self.results if result.gate == gate}
-        return gate in OPTIONAL_GATES and verdicts == {"NOT CLAIMED"}
+        if found.keys() & {"PASS", "DEVIATION"}:
+            return "PASS"
+        return "NOT CLAIMED" if found and gate in OPTIONAL_GATES else "NOT RUN"
 
     @property
     def exit_code(self) -> int:

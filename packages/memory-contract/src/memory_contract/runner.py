@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,7 +20,7 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
 from memory_contract.cases.case import Case
 from memory_contract.checker import judge
-from memory_contract.checker.verdict import Ok, Undecided, Violated, quote_name
+from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Violated, quote_name
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
 from memory_contract.gates import FAULT_GATES, Mode
 from memory_contract.handles import Loop, LoopFactory, close, find_flavours, open_handle
@@ -28,12 +29,12 @@ from memory_contract.results import (
     UNCLAIMED,
     CaseResult,
     CaseVerdict,
-    Failure,
     Unreachable,
+    build_case_failure,
     select_failures,
 )
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.workers.pool import WorkerLost, WorkerPool, WorkersUnavailable
+from memory_contract.workers.pool import WorkerPool, WorkersUnavailable
 
 # For calls that hang; slow ones must fit in easily.
 CASE_S_MAX: Final = 240.0
@@ -46,56 +47,10 @@ FLAVOUR: Final[dict[Mode, Flavour]] = {
     "async": "async",
     "tasks": "async",
 }
+STDERR: Final = 2
 # Verdicts that no other seed changes.
 _FINAL: Final = ("FAIL", "NOT CLAIMED", "NOT RUN")
 _REACHES: Final = ("handle", "process", "machine")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The outcome of one round."""
-
-    verdict: CaseVerdict
-    reason: str = ""
-    failures: tuple[Failure, ...] = ()
-    context: CaseContext | None = None
-    # The stacks of threads, tasks and processes, if it hangs.
-    stacks: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes for the report, and the stacks."""
-        return (*(self.context.notes if self.context is not None else ()), *self.stacks)
-
-    @property
-    def refused(self) -> bool:
-        """Whether all failures are unexpected errors: another round may show a loss."""
-        return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
-
-    def to_result(
-        self, case: Case, mode: Mode, seed: int, *, duration_s: float = 0.0
-    ) -> CaseResult:
-        """The result of a case that rests on this round."""
-        context = self.context
-        return CaseResult(
-            gate=case.gate,
-            case=case.name,
-            mode=mode,
-            verdict=self.verdict,
-            reason=self.reason,
-            failures=self.failures,
-            seed=seed,
-            duration_s=duration_s,
-            history=tuple(context.history) if context is not None else (),
-            faults=tuple(context.faults) if context is not None else (),
-            notes=self.notes,
-        )
-
-    def takes_nothing_back(self, before: Outcome) -> bool:
-        """Whether the outcome of an earlier round is still valid after this one."""
-        if before.refused:
-            return self.verdict != "FAIL" or self.refused
-        return self.verdict == "VACUOUS"
 
 
 class StoreUnderTest:
@@ -112,8 +67,7 @@ class StoreUnderTest:
             self._start_workers()
         except WorkTimedOut as error:
             self.close()
-            stands = "; ".join(error.stacks[:1])
-            raise Unreachable(f"the store does not answer: {error}; {stands}") from error
+            raise Unreachable(f"the store does not answer: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -241,54 +195,60 @@ def run_case(
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, tries = seed, 0
     rounds = rounds if case.races else 1
-    # The outcome so far: a pass, or unexpected errors, unless a later round shows more.
-    stands: tuple[Outcome, int] | None = None
+    # The result so far: a pass, or unexpected errors, unless a later round shows more.
+    stands: CaseResult | None = None
     while True:
         tries += 1
         try:
-            outcome = run_with_timeout(CASE_S_MAX, partial(run_round, case, mode, subject, ours))
+            result = run_with_timeout(CASE_S_MAX, partial(run_round, case, mode, subject, ours))
         except WorkTimedOut as error:
-            outcome = build_timeout_outcome(error, subject)
+            result = build_timeout_result(error, case, mode, subject, ours)
         spent_s = time.monotonic() - began
-        if outcome.verdict == "PASS" or outcome.refused:
-            if stands is None or not stands[0].refused:
-                stands = outcome, ours
+        if result.verdict == "PASS" or result.is_refusal:
+            if stands is None or not stands.is_refusal:
+                stands = result
             enough = tries >= rounds and spent_s * (tries + 1) / tries > share_s
             done = enough or not case.repeats
         else:
-            done = outcome.verdict in _FINAL or not case.overlaps
+            done = result.verdict in _FINAL or not case.overlaps
             done = done or (tries >= TRIES_MIN and spent_s > TRYING_S)
         if done:
             break
         ours = seeds.getrandbits(32)
-    if stands is not None and outcome.takes_nothing_back(stands[0]):
-        outcome, ours = stands
-    return outcome.to_result(case, mode, ours, duration_s=spent_s)
+    if stands is not None and _takes_nothing_back(result, stands):
+        result = stands
+    return replace(result, duration_s=spent_s)
 
 
-def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outcome:
-    """The outcome of a round that did not end. A slow run proves nothing."""
-    workers = subject.worker_pool.stacks() if subject.worker_pool is not None else ()
-    return Outcome(
+def _takes_nothing_back(result: CaseResult, before: CaseResult) -> bool:
+    """Whether the result of an earlier round is still valid after this one."""
+    if before.is_refusal:
+        return result.verdict != "FAIL" or result.is_refusal
+    return result.verdict == "VACUOUS"
+
+
+def build_timeout_result(
+    error: WorkTimedOut, case: Case, mode: Mode, subject: StoreUnderTest, seed: int
+) -> CaseResult:
+    """The result of a round that did not end. A slow run proves nothing."""
+    # All threads, of this process and of its workers.
+    faulthandler.dump_traceback(STDERR)
+    if subject.worker_pool is not None:
+        subject.worker_pool.dump_stacks()
+    return CaseResult(
+        gate=case.gate,
+        case=case.name,
+        mode=mode,
         verdict="UNKNOWN",
         reason=f"it hangs, or is too slow to be judged: {error}",
-        stacks=(*error.stacks, *workers),
+        seed=seed,
+        notes=("the stacks of all threads and worker processes are on stderr",),
     )
-
-
-def _find_stacks(error: BaseException) -> tuple[str, ...]:
-    """The stacks of the worker that did not answer, if that caused the error."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, WorkerLost):
-            return cause.stacks
-        cause = cause.__cause__ or cause.__context__
-    return ()
 
 
 def run_round(
     case: Case, mode: Mode, subject: StoreUnderTest, seed: int, factory: LoopFactory | None = None
-) -> Outcome:
+) -> CaseResult:
     """Run a case once, in a fresh workspace, and judge it."""
     sessions: set[str] = set()
     with subject.workspace(sessions) as workspace:
@@ -301,66 +261,74 @@ def run_round(
             worker_pool=subject.worker_pool,
             loop_factory=factory,
         )
+        verdict: CaseVerdict
+        failures: tuple[Anomaly, ...] = ()
         try:
             try:
                 case.run(context)
             finally:
                 sessions |= context.sessions | {op.session for op in context.history}
                 context.close()
+            verdict, reason, failures = _judge_round(case, context)
         except CaseFailed as broken:
-            return _build_failed_outcome(context, broken.failure)
-        except Inconclusive as reason:
-            return Outcome(
-                verdict=reason.verdict,
-                reason=str(reason),
-                context=context,
-                stacks=_find_stacks(reason),
-            )
+            verdict, reason, failures = _add_proofs(context, broken.failure)
+        except Inconclusive as error:
+            verdict, reason = error.verdict, str(error)
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
-            return _build_raised_outcome(context, error)
-        return _judge_round(case, context)
+            if any(error is known for known in context.raised):
+                verdict, reason, failures = _add_proofs(context, _build_raised(context, error))
+            else:
+                verdict, reason = "UNKNOWN", f"the kit itself failed: {format_error(error)}"
+    return CaseResult(
+        gate=case.gate,
+        case=case.name,
+        mode=mode,
+        verdict=verdict,
+        reason=reason,
+        failures=failures,
+        seed=seed,
+        history=tuple(context.history),
+        faults=tuple(context.faults),
+        notes=tuple(context.notes),
+    )
 
 
-def _build_failed_outcome(context: CaseContext, failure: Failure) -> Outcome:
+# A verdict, its reason, and the failures.
+_Judgement = tuple[CaseVerdict, str, tuple[Anomaly, ...]]
+
+
+def _add_proofs(context: CaseContext, failure: Anomaly) -> _Judgement:
     # Proofs of the checker come first: they say more than what the case noticed.
     verdict = judge(context.history)
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
     failures = (*select_failures(proved), failure)
-    return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
+    return "FAIL", failures[0].proof, failures
 
 
-def _build_raised_outcome(context: CaseContext, error: BaseException) -> Outcome:
-    if any(error is known for known in context.raised):
-        last = context.history[-1] if context.history else None
-        doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
-        proof = f"{doing} raised {format_error(error)}"
-        return _build_failed_outcome(context, Failure(name=RAISED, session="", proof=proof))
-    return Outcome(
-        verdict="UNKNOWN",
-        reason=f"the kit itself failed: {format_error(error)}",
-        context=context,
-        stacks=_find_stacks(error),
-    )
+def _build_raised(context: CaseContext, error: BaseException) -> Anomaly:
+    last = context.history[-1] if context.history else None
+    doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
+    return build_case_failure(RAISED, f"{doing} raised {format_error(error)}")
 
 
-def _judge_round(case: Case, context: CaseContext) -> Outcome:
+def _judge_round(case: Case, context: CaseContext) -> _Judgement:
     verdict = Ok() if context.is_compared else judge(context.history)
     if isinstance(verdict, Violated):
         failures = select_failures(verdict.anomalies)
-        return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
+        return "FAIL", failures[0].proof, failures
     unfair = [(op, words) for op, words, fair in context.errors if not fair]
     if unfair and case.gate not in FAULT_GATES:
         op, words = unfair[0]
         proof = f"{op.op} on {quote_name(op.session)} raised {words}, although nothing was wrong"
-        failure = Failure(name=RAISED, session=op.session, proof=proof, witness=(op,))
-        return Outcome(verdict="FAIL", reason=proof, failures=(failure,), context=context)
+        failure = build_case_failure(RAISED, proof, session=op.session, witness=(op,))
+        return "FAIL", proof, (failure,)
     if isinstance(verdict, Undecided):
-        return Outcome(verdict="UNKNOWN", reason=verdict.reason, context=context)
+        return "UNKNOWN", verdict.reason, ()
     silent: CaseVerdict = "VACUOUS"
     why = check_race_coverage(context.history, context.racers) if case.overlaps else None
     if why and context.mode == "tasks" and not context.suspensions:
         silent, why = "NOT CLAIMED", "no call ever gave way to another task, so none could overlap"
     if case.gate in FAULT_GATES:
         why = why or check_fault_coverage(context.history, context.faults)
-    return Outcome(verdict=silent if why else "PASS", reason=why or "", context=context)
+    return silent if why else "PASS", why or "", ()

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent import futures
-from typing import TypeVar
-
-from memory_contract.stacks import read_stacks
+from pathlib import Path
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
+# The innermost calls say where it hangs; those of the kit around them are all alike.
+FRAMES_MAX: Final = 8
+
 
 class WorkTimedOut(Exception):  # noqa: N818 -- names what happened
-    """The work did not end in time; its thread goes on."""
-
-    def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
-        super().__init__(words)
-        # The stacks of all threads at that time.
-        self.stacks = stacks
+    """The work did not end in time; its thread goes on. The message says where that stands."""
 
 
-def start_thread(work: Callable[[], T], name: str) -> tuple[threading.Thread, futures.Future[T]]:
-    """Start it in a new thread, which does not keep the process alive."""
+def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
+    """Run it in a new thread, which has no running event loop, whatever the caller has."""
     done: futures.Future[T] = futures.Future()
 
     def attempt() -> None:
@@ -31,16 +30,18 @@ def start_thread(work: Callable[[], T], name: str) -> tuple[threading.Thread, fu
         except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
             done.set_exception(error)
 
-    thread = threading.Thread(target=attempt, name=name, daemon=True)
+    # It does not keep the process alive.
+    thread = threading.Thread(target=attempt, name="indelible-check", daemon=True)
     thread.start()
-    return thread, done
-
-
-def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
-    """Run it in a new thread, which has no running event loop, whatever the caller has."""
-    thread, done = start_thread(work, "indelible-check")
     # `result(timeout)` would not do: the work may raise a TimeoutError itself.
     futures.wait([done], seconds)
     if not done.done():
-        raise WorkTimedOut(f"no end within {seconds:.0f} s", read_stacks(thread.ident))
+        raise WorkTimedOut(f"no end within {seconds:.0f} s, at {_format_stack(thread)}")
     return done.result()
+
+
+def _format_stack(thread: threading.Thread) -> str:
+    """`store.py:12 append > queue.py:171 get`: from the outermost call to the innermost."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 -- documented so
+    calls = [] if frame is None else traceback.extract_stack(frame)[-FRAMES_MAX:]
+    return " > ".join(f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in calls)

@@ -11,6 +11,8 @@ from memory_contract.history import Operation
 
 # How often the checker is asked: a smaller history helps the reader, and decides nothing.
 QUESTIONS_MAX: Final = 2_000
+# A smaller history is sought only in what the checker judges within milliseconds.
+SHRINKABLE_MAX: Final = 2_000
 
 T = TypeVar("T")
 

@@ -49,15 +49,18 @@ Name = Literal[
 class Anomaly:
     """One broken promise: its name in words, the smallest witness found, a sentence of proof.
 
-    `beside` holds operations that prove nothing but help a person see what happened.
+    `beside` holds operations that prove nothing but help a person see what happened. The checker
+    has the names above; what a case noticed by itself, and no history shows, has one of its own and
+    is not `proved`.
     """
 
-    name: Name
+    name: Name | str
     session: str
     ids: Ids
     witness: tuple[Operation, ...]
     proof: str
     beside: tuple[Operation, ...] = ()
+    proved: bool = True
 
 
 @dataclass(frozen=True, slots=True)

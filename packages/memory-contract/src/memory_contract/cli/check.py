@@ -28,14 +28,13 @@ from memory_contract.contract_run import Progress, SelectionError
 from memory_contract.deviations import Deviations, DeviationsError, find_deviations, read_deviations
 from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.explorer import explore
+from memory_contract.printable import escape_unseen
 from memory_contract.report import to_json, write_report
-from memory_contract.report.progress import ProgressDisplay
-from memory_contract.report.terminal import print_summary
+from memory_contract.report.terminal import ProgressDisplay, print_summary
 from memory_contract.report.text import (
     check_again,
     reproduce,
     target_of,
-    visible,
 )
 from memory_contract.results import Report, Unreachable
 from memory_contract.targets import TargetError
@@ -154,8 +153,7 @@ def check(arguments: Namespace) -> int:
         # ASCII: what a store gave back may hold what no terminal and no pipe can take.
         print(json.dumps(to_json(found), indent=2))
     else:
-        on_one_screen = sys.stdout.isatty() and sys.stderr.isatty()
-        print_summary(found, page=page, proved=shown.proved if on_one_screen else None)
+        print_summary(found, page=page)
         print(suggest_next(found, page))
     return found.exit_code
 
@@ -281,8 +279,8 @@ def suggest_next(report: Report, page: Path | None) -> str:
             "      repeats the first failure; --report out writes a page with its timeline."
         )
     if failed:
-        return f"Next: open {visible(str(page))}: it draws each failure as a timeline."
+        return f"Next: open {escape_unseen(str(page))}: it draws each failure as a timeline."
     if report.left_out:
         return f"Next: {check_again(report)} --full   runs all cases."
-    target = shlex.quote(visible(target_of(report)))
+    target = shlex.quote(escape_unseen(target_of(report)))
     return f"Next: memory-contract init {target}   writes a pytest file and a CI step."

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from memory_contract.checker.verdict import Ok, Violated
 from memory_contract.cli.check import translate_errors
@@ -26,15 +26,15 @@ from memory_contract.history import HistoryError
 from memory_contract.report import to_page
 from memory_contract.report.as_json import operation
 from memory_contract.report.terminal import StatusLine
+from memory_contract.results import EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import Explanation, explain_trace
 from memory_contract.traces.diagnosis.render import build_report, list_notes, render_explanation
+from memory_contract.traces.format import ReplayLevel
 from memory_contract.traces.regression_test import write_test
 from memory_contract.traces.replay import LoadedTrace, Replay, load_trace, replay_trace
 from memory_contract.traces.shrink import ShrinkResult, shrink_trace, write_small_trace
 
-UNKNOWN = 3
 _PAGE_BEGINS = b"<!doctype html"
-Level = Literal["sequential", "concurrent", "faults"]
 
 
 def add_commands(commands: Commands) -> None:
@@ -109,7 +109,7 @@ def _add_store(parser: Parser) -> None:
     )
     parser.add_argument(
         "--level",
-        choices=get_args(Level),
+        choices=get_args(ReplayLevel),
         default="concurrent",
         metavar="LEVEL",
         help="sequential: one call at a time; concurrent: with the overlaps of the trace; faults:"
@@ -156,7 +156,7 @@ def replay(arguments: Namespace) -> int:
     hashes. Exits with 0 (FIXED), 1 (FAILED, or CHANGED), 2 (wrong usage), 3 (UNKNOWN) or 4 (ERROR).
     """
     store: str = arguments.store
-    level: Level = arguments.level
+    level: ReplayLevel = arguments.level
     with _reading(), _show_status("replaying") as tell, redirect_stdout(sys.stderr):
         loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
@@ -184,7 +184,7 @@ def shrink(arguments: Namespace) -> int:
     """
     trace: Path = arguments.trace
     store: str = arguments.store
-    level: Level = arguments.level
+    level: ReplayLevel = arguments.level
     place: Path = arguments.output or trace.with_name(
         f"{trace.name.removesuffix('.jsonl')}-small.jsonl"
     )
@@ -218,7 +218,7 @@ def shrink(arguments: Namespace) -> int:
     else:
         print(found.replay.told, end="")
         print("The store does not fail on this trace, so there is nothing to shrink.")
-    return 0 if failed else found.replay.exit_code or UNKNOWN
+    return 0 if failed else found.replay.exit_code or EXIT_UNDECIDED
 
 
 @contextmanager
@@ -265,7 +265,7 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _tested(path: Path | None, trace: LoadedTrace, store: str, level: Level) -> str:
+def _tested(path: Path | None, trace: LoadedTrace, store: str, level: ReplayLevel) -> str:
     if path is None:
         return ""
     with _reading():
@@ -276,7 +276,7 @@ def _tested(path: Path | None, trace: LoadedTrace, store: str, level: Level) -> 
 def _exit_of(found: Explanation) -> int:
     if isinstance(found.verdict, Violated):
         return 1
-    return 0 if isinstance(found.verdict, Ok) else UNKNOWN
+    return 0 if isinstance(found.verdict, Ok) else EXIT_UNDECIDED
 
 
 def _explained(found: Explanation) -> dict[str, Any]:

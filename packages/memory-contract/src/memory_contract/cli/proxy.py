@@ -19,8 +19,9 @@ from memory_contract.faults.proxy import (
     ProxyFaultEvent,
 )
 from memory_contract.faults.proxy.fault_queue import What
+from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
-from memory_contract.report.text import counted, visible
+from memory_contract.report.text import counted
 
 # How often it is looked whether a fault came about.
 LOOK_AGAIN_S = 0.1
@@ -128,5 +129,7 @@ def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
 
 def _tell(struck: Sequence[ProxyFaultEvent], told: int) -> int:
     for each in struck[told:]:
-        print(f"{each.fault.what}: {visible(each.name)} (number {each.fault.nth})", flush=True)
+        print(
+            f"{each.fault.what}: {escape_unseen(each.name)} (number {each.fault.nth})", flush=True
+        )
     return len(struck)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Final
 
 from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.checker.shrink import minimize
-from memory_contract.contract_run import Item, Progress, list_gates, run_item, select
+from memory_contract.contract_run import (
+    Item,
+    Progress,
+    list_gates,
+    run_contract,
+    run_item,
+    select,
+)
 from memory_contract.deviations import Deviations
 from memory_contract.explorer.loop import ExploringLoop, StepTaken
 from memory_contract.explorer.schedules import (
@@ -22,7 +29,6 @@ from memory_contract.explorer.schedules import (
     Schedule,
     build_chooser,
     format_schedule,
-    parse_schedule,
     renumber_switches,
 )
 from memory_contract.gates import Mode
@@ -30,13 +36,11 @@ from memory_contract.history import Operation
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.runner import (
     CASE_S_MAX,
-    Outcome,
     StoreUnderTest,
-    build_timeout_outcome,
+    build_timeout_result,
     list_modes,
     run_round,
 )
-from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 
 SCHEDULES: Final = 500
@@ -44,28 +48,17 @@ SCHEDULES: Final = 500
 _TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
-_SENTENCES_MAX: Final = 12
-_CALLS_MAX: Final = 3
-_DOES: Final = {
-    "append": "appends",
-    "read": "reads",
-    "pop": "pops",
-    "trim": "trims",
-    "clear": "clears",
-    "snapshot": "takes a snapshot of",
-    "rollback": "rolls back",
-    "fork": "forks",
-    "undo": "takes back the last change of",
-}
+_STOPS_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One run of a case under one schedule."""
 
-    outcome: Outcome
+    result: CaseResult
     # None if the case never came to call the store.
     loop: ExploringLoop | None
+    hangs: bool = False
 
     @property
     def schedule(self) -> Schedule:
@@ -80,7 +73,7 @@ class Attempt:
     @property
     def failure(self) -> str:
         """The name of what failed; nothing if nothing did."""
-        return self.outcome.failures[0].name if self.outcome.verdict == "FAIL" else ""
+        return self.result.failures[0].name if self.result.verdict == "FAIL" else ""
 
 
 def explore(
@@ -99,42 +92,20 @@ def explore(
     with the name of its case, brings it back with the first schedule. `deviations` are failures
     that are known.
     """
-    adapter = resolve(target, keeps_last=keeps_last)
     chosen = [case for case in select((), cases) if "tasks" in case.modes and case.overlaps]
-    ours = secrets.randbits(32) if seed is None else seed
-    began = time.monotonic()
-    subject = StoreUnderTest(adapter)
-    try:
+
+    def run_all(subject: StoreUnderTest, seed: int) -> Iterator[CaseResult]:
         items = [Item(case=case, mode="tasks", known=_find_known(case, subject)) for case in chosen]
         waiting = [item.case for item in items if item.known is None]
         share, extra = divmod(schedules, len(waiting) or 1)
+        for item in items:
+            count = max(1, share + (item.case in waiting[:extra]))
+            run = partial(explore_case, subject=subject, seed=seed, schedules=count)
+            yield run_item(item, run, deviations, progress)
 
-        def run(case: Case, _: Mode) -> CaseResult:
-            return explore_case(case, subject, ours, max(1, share + (case in waiting[:extra])))
-
-        results = tuple(run_item(item, run, deviations, progress) for item in items)
-    finally:
-        subject.close()
-    return Report(
-        target=target if isinstance(target, str) else adapter.name,
-        seed=ours,
-        gates=list_gates((), chosen),
-        results=results,
-        duration_s=time.monotonic() - began,
-        notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
-        keeps_last=keeps_last,
+    return run_contract(
+        target, run_all, gates=list_gates((), chosen), seed=seed, keeps_last=keeps_last
     )
-
-
-def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str) -> CaseResult:
-    """Run a case once with a recorded schedule."""
-    (found,) = select((), [case])
-    subject = StoreUnderTest(resolve(target))
-    try:
-        attempt = attempt_case(found, subject, seed, RecordedOrder(parse_schedule(schedule)))
-    finally:
-        subject.close()
-    return _build_result(found, seed, attempt, _format_schedule_text(seed, attempt))
 
 
 def _find_known(case: Case, subject: StoreUnderTest) -> CaseResult | None:
@@ -150,7 +121,9 @@ def _find_known(case: Case, subject: StoreUnderTest) -> CaseResult | None:
     )
 
 
-def explore_case(case: Case, subject: StoreUnderTest, seed: int, schedules: int) -> CaseResult:
+def explore_case(
+    case: Case, _mode: Mode = "tasks", *, subject: StoreUnderTest, seed: int, schedules: int
+) -> CaseResult:
     """Run one case under so many schedules, until one fails."""
     began = time.monotonic()
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
@@ -160,10 +133,10 @@ def explore_case(case: Case, subject: StoreUnderTest, seed: int, schedules: int)
         if attempt.failure:
             found = _minimize(case, subject, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)
-        results.append(_build_result(case, ours, attempt))
+        results.append(_build_result(attempt))
         # A store that cannot be raced, or that the case is not for, will not become another.
         # One that hangs would hang again, and each time costs minutes.
-        if attempt.outcome.verdict == "NOT CLAIMED" or attempt.outcome.context is None:
+        if attempt.result.verdict == "NOT CLAIMED" or attempt.hangs:
             break
         ours = seeds.getrandbits(32)
     best = min(results, key=lambda result: _ORDER.index(result.verdict))
@@ -186,17 +159,19 @@ def attempt_case(case: Case, subject: StoreUnderTest, seed: int, chooser: Choose
         loops.append(ExploringLoop(chooser))
         return loops[-1]
 
+    hangs = False
     try:
-        outcome = run_with_timeout(
+        result = run_with_timeout(
             CASE_S_MAX, lambda: run_round(case, "tasks", subject, seed, exploring)
         )
     except WorkTimedOut as error:
-        outcome = build_timeout_outcome(error, subject)
+        hangs = True
+        result = build_timeout_result(error, case, "tasks", subject, seed)
         for loop in loops:
             # What is left of it must not take the time of what comes next.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(loop.stop)
-    return Attempt(outcome=outcome, loop=loops[0] if loops else None)
+    return Attempt(result=result, loop=loops[0] if loops else None, hangs=hangs)
 
 
 def _minimize(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) -> CaseResult:
@@ -214,7 +189,7 @@ def _minimize(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) 
 
     repeats = try_switches(failing.schedule) == failing.schedule
     minimize(failing.schedule, lambda few: try_switches(renumber_switches(few)), tries=_TRIES_MAX)
-    return _build_result(case, seed, best, _format_schedule_text(seed, best, repeats=repeats))
+    return _build_result(best, _format_schedule_text(seed, best, repeats=repeats))
 
 
 def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
@@ -224,9 +199,8 @@ def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) 
     lines[0] += format_schedule(attempt.schedule[:_WRITTEN_MAX])
     if count > _WRITTEN_MAX:
         lines[0] += f" and {count - _WRITTEN_MAX} more"
-    context, loop = attempt.outcome.context, attempt.loop
-    if count and context is not None and loop is not None:
-        lines.append(describe_schedule(loop.taken, context.history))
+    if count and attempt.loop is not None:
+        lines.append(describe_schedule(attempt.loop.taken, attempt.result.history))
     if attempt.inexact:
         why = " and ".join(attempt.inexact)
         lines.append(f"not exact: {why}, so the seed may need several runs to bring it back")
@@ -238,60 +212,29 @@ def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) 
 
 
 def describe_schedule(taken: Sequence[StepTaken], history: Sequence[Operation]) -> str:
-    """`w1 stops in its append of w1e3 to c-1; w0 appends w0e2 to c-1; w1 goes on`."""
-    calls = sorted(history, key=lambda op: op.complete_ns or 0)
-    sentences: list[str] = []
-    stopped: set[str] = set()
-    told_ns = 0
-    for step in taken:
-        goes_on = step.task in stopped
-        if step.switch is None and not goes_on:
-            continue
-        if stopped:
-            sentences += _describe_meanwhile(calls, told_ns, step.began_ns)
-        told_ns = step.began_ns
-        if step.switch is not None:
-            stopped.add(step.switch.task)
-            sentences.append(_describe_stop(calls, step.switch.task, step))
-        if goes_on:
-            stopped.discard(step.task)
-            sentences.append(f"{step.task} goes on")
-    more = len(sentences) - _SENTENCES_MAX
-    if more > 0:
-        sentences[_SENTENCES_MAX:] = [f"and so on ({more} more)"]
-    return "; ".join(sentences)
+    """`w1 stops in its append of w1e3 to c-1 at store.py:14 in append, and w0 goes on`."""
+    stops = [_describe_stop(history, step) for step in taken if step.switch is not None]
+    if (more := len(stops) - _STOPS_MAX) > 0:
+        stops[_STOPS_MAX:] = [f"and so on ({more} more)"]
+    return "; ".join(stops)
 
 
-def _describe_stop(calls: Sequence[Operation], task: str, step: StepTaken) -> str:
+def _describe_stop(history: Sequence[Operation], step: StepTaken) -> str:
+    assert step.switch is not None
+    task, others = step.switch.task, f", and {step.switch.taken} goes on"
     at = f" at {step.place}" if step.place else ""
     # Tasks have the names of their workers.
-    theirs = [op for op in calls if op.worker == task]
+    theirs = [op for op in history if op.worker == task]
     for op in theirs:
         if op.invoke_ns <= step.began_ns <= (op.complete_ns or step.began_ns):
             what = f" of {' '.join(op.ids)} to {op.session}" if op.ids else f" of {op.session}"
-            return f"{task} stops in its {op.op}{what}{at}"
+            return f"{task} stops in its {op.op}{what}{at}{others}"
     before = theirs and not any(op.invoke_ns <= step.began_ns for op in theirs)
-    return f"{task} stops{' before its first call' if before else at}"
+    return f"{task} stops{' before its first call' if before else at}{others}"
 
 
-def _describe_meanwhile(calls: Sequence[Operation], since: int, until: int) -> Iterator[str]:
-    """What each worker completed between two moments."""
-    done: dict[str, list[str]] = {}
-    for op in calls:
-        if op.complete_ns is not None and since < op.complete_ns <= until:
-            what = f" {' '.join(op.ids)} to {op.session}" if op.ids else f" {op.session}"
-            done.setdefault(op.worker, []).append(f"{_DOES.get(op.op, op.op)}{what}")
-    for worker, said in done.items():
-        more = len(said) - _CALLS_MAX
-        if more > 0:
-            said[_CALLS_MAX:] = [f"makes {more} more calls"]
-        yield f"{worker} {', '.join(said)}"
-
-
-def _build_result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:
-    outcome = attempt.outcome
-    why = " and ".join(attempt.inexact) if outcome.verdict != "NOT CLAIMED" else ""
-    inexact = (f"{case.name}: schedules are not exact: {why}",) if why else ()
-    result = outcome.to_result(case, "tasks", seed)
-    # What a round notes beside is the same for every schedule.
-    return replace(result, notes=(*inexact, *outcome.stacks), schedule=schedule)
+def _build_result(attempt: Attempt, schedule: str = "") -> CaseResult:
+    result = attempt.result
+    why = " and ".join(attempt.inexact) if result.verdict != "NOT CLAIMED" else ""
+    inexact = (f"{result.case}: schedules are not exact: {why}",) if why else ()
+    return replace(result, notes=(*inexact, *result.notes), schedule=schedule)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Protocol
-
-_FORM: Final = re.compile(r"(?P<task>.+)#(?P<number>\d+)(?:\.(?P<asked>\d+))?>(?P<taken>.+)")
-
-
-class ScheduleError(ValueError):
-    """What was given is no schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +35,6 @@ Schedule = tuple[Switch, ...]
 def format_schedule(schedule: Iterable[Switch]) -> str:
     """A schedule as text: `w1#7>w0`, one after the other; `plain` if it has no switches."""
     return " ".join(map(str, schedule)) or "plain"
-
-
-def parse_schedule(text: str) -> Schedule:
-    """The schedule that a text stands for."""
-    return () if text == "plain" else tuple(map(_parse_switch, text.split()))
-
-
-def _parse_switch(text: str) -> Switch:
-    found = _FORM.fullmatch(text)
-    if found is None:
-        raise ScheduleError(f"not a switch: {text!r}; one looks like w1#7>w0")
-    return Switch(found["task"], int(found["number"]), found["taken"], int(found["asked"] or 0))
 
 
 def renumber_switches(switches: Iterable[Switch]) -> Schedule:

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from memory_contract.history import HistoryError
-from memory_contract.plugin.stores import get_stores
-from memory_contract.plugin.verdicts import format_target
+from memory_contract.plugin.stores import format_target, get_stores
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 from memory_contract.traces.regression_test import TIMES

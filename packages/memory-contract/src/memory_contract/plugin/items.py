@@ -12,8 +12,13 @@ import pytest
 from memory_contract.cli.check import explain_factory
 from memory_contract.contract_run import Item, SelectionError, list_items, select
 from memory_contract.deviations import DeviationsError
-from memory_contract.plugin.stores import ContractStores, get_stores
-from memory_contract.plugin.verdicts import format_target, format_unclaimed, raise_outcome
+from memory_contract.plugin.stores import (
+    ContractStores,
+    format_target,
+    format_unclaimed,
+    get_stores,
+    raise_outcome,
+)
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import TargetError

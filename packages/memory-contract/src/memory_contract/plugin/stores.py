@@ -1,4 +1,4 @@
-"""One store under test for a whole run of pytest, whoever asks for it; closed at the end."""
+"""One store under test for a whole run of pytest, and what its results are to pytest."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.contract_run import BUDGET_S, Item, get_share_s
+from memory_contract.contract_run import BUDGET_S, Item, get_share_s, run_item
 from memory_contract.deviations import Deviations, find_deviations
-from memory_contract.results import CaseResult
+from memory_contract.printable import escape_unseen
+from memory_contract.redaction import redact
+from memory_contract.report.text import failure_lines
+from memory_contract.results import CaseResult, Report
 from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 
@@ -49,10 +53,8 @@ class ContractStores:
 
     def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
         """What comes of one case in one mode."""
-        result = item.known or run_case(
-            item.case, item.mode, subject, seed=self.seed, share_s=get_share_s(BUDGET_S)
-        )
-        return self.deviations.apply(result)
+        run = partial(run_case, subject=subject, seed=self.seed, share_s=get_share_s(BUDGET_S))
+        return run_item(item, run, self.deviations)
 
     def close(self) -> None:
         """End all processes and remove all folders."""
@@ -83,3 +85,35 @@ def get_stores(config: pytest.Config) -> ContractStores:
         config.stash[_STORES] = stores
         config.add_cleanup(stores.close)
     return config.stash[_STORES]
+
+
+def raise_outcome(result: CaseResult, target: str) -> None:
+    """Pass, or raise what pytest takes for the result. Nothing passes by not running."""
+    if result.verdict == "PASS":
+        return
+    if result.verdict == "NOT CLAIMED":
+        pytest.skip(format_unclaimed(result))
+    if result.verdict == "DEVIATION":
+        pytest.xfail(escape_unseen(result.reason))
+    # A DEVIATION comes here too if pytest was told to --runxfail.
+    pytest.fail(format_proof(result, target), pytrace=False)
+
+
+def format_unclaimed(result: CaseResult) -> str:
+    """Why a case says nothing about this store."""
+    return f"NOT CLAIMED: {escape_unseen(result.reason)}"
+
+
+def format_proof(result: CaseResult, target: str) -> str:
+    """What was found, in words: the first line says it, the last brings it back."""
+    report = Report(target=target, seed=0, gates=(), results=(result,))
+    lines = failure_lines(report, result)
+    if not result.failures:
+        return f"{result.verdict}: {escape_unseen(result.reason)}\n{lines[-1]}"
+    # pytest says the id itself.
+    return "\n".join(lines).removeprefix(result.id).lstrip()
+
+
+def format_target(text: str) -> str:
+    """A target, or what is said about one, as it may be shown: without its password."""
+    return escape_unseen(redact(text))

@@ -15,8 +15,7 @@ from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.contract_run import Item, list_items
 from memory_contract.deviations import DeviationsError
-from memory_contract.plugin.stores import Target, get_stores
-from memory_contract.plugin.verdicts import format_unclaimed, raise_outcome
+from memory_contract.plugin.stores import Target, format_unclaimed, get_stores, raise_outcome
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 

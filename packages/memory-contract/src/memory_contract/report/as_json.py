@@ -7,10 +7,10 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
+from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation, format_operation
-from memory_contract.report.badge import badge_of
-from memory_contract.report.text import target_of
-from memory_contract.results import CaseResult, Failure, Report
+from memory_contract.report.text import badge_of, target_of
+from memory_contract.results import CaseResult, Report
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def describe_result(result: CaseResult) -> dict[str, Any]:
     }
 
 
-def _anomaly(failure: Failure) -> dict[str, Any]:
+def _anomaly(failure: Anomaly) -> dict[str, Any]:
     return {
         "name": failure.name,
         "session": failure.session,

@@ -6,9 +6,8 @@ import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from memory_contract.gates import Gate
-from memory_contract.report.badge import badge_of
-from memory_contract.report.text import failure_lines, target_of, visible
+from memory_contract.printable import escape_unseen
+from memory_contract.report.text import badge_of, failure_lines, target_of
 from memory_contract.results import SILENT, CaseResult, Report
 
 # XML has no place for these, not even as a number.
@@ -19,8 +18,12 @@ def to_junit(report: Report) -> str:
     """The report as JUnit's XML."""
     results = report.results
     # A gate of which nothing ran fails the run; here it must not look green.
-    idle = [gate for gate in report.gates if not any(result.gate == gate for result in results)]
-    idle += [gate for gate in report.gates if gate not in idle and _only_unclaimed(report, gate)]
+    idle = [
+        gate
+        for gate in report.gates
+        if report.count(gate).keys() <= {"NOT CLAIMED"}
+        and (report.judge_gate(gate) == "NOT RUN" or report.verdict == "NOT RUN")
+    ]
     suites = ET.Element("testsuites")
     suite = ET.SubElement(
         suites,
@@ -40,12 +43,6 @@ def to_junit(report: Report) -> str:
         ET.SubElement(case, "error", type="NOT RUN", message="no case of this gate ran")
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=False) + "\n"
-
-
-def _only_unclaimed(report: Report, gate: Gate) -> bool:
-    if report.unclaimed(gate) and report.verdict != "NOT RUN":
-        return False
-    return all(r.verdict == "NOT CLAIMED" for r in report.results if r.gate == gate)
 
 
 def _properties(suite: ET.Element, report: Report) -> None:
@@ -84,10 +81,10 @@ def _failed(case: ET.Element, report: Report, result: CaseResult) -> None:
     name, message = "FAIL", result.reason
     if result.failures:
         first = result.failures[0]
-        name, message = first.name, f"{visible(first.name)}: {visible(first.proof)}"
+        name, message = first.name, f"{escape_unseen(first.name)}: {escape_unseen(first.proof)}"
     failure = ET.SubElement(case, "failure", type=_xml(name), message=_xml(message))
     failure.text = _xml("\n".join(failure_lines(report, result)))
 
 
 def _xml(text: str) -> str:
-    return _NOT_IN_XML.sub(lambda found: visible(found[0]), text)
+    return _NOT_IN_XML.sub(lambda found: escape_unseen(found[0]), text)

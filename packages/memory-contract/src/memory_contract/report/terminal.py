@@ -1,4 +1,8 @@
-"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS."""
+"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS.
+
+While the kit runs: one line that changes at a terminal, else a line per case; the first failure is
+proved at once.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,17 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, NamedTuple, Self, TextIO
 
-from memory_contract.report.badge import badge_of
+from memory_contract.contract_run import Item
+from memory_contract.printable import escape_unseen
 from memory_contract.report.text import (
     VERDICTS,
+    badge_of,
     counted,
-    counts_of,
     failure_lines,
     slug,
     target_of,
-    verdict_of,
-    visible,
 )
 from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
 
@@ -63,18 +66,10 @@ class Line(NamedTuple):
 
 
 def print_summary(
-    report: Report,
-    *,
-    page: Path | None = None,
-    stream: TextIO | None = None,
-    proved: CaseResult | None = None,
+    report: Report, *, page: Path | None = None, stream: TextIO | None = None
 ) -> None:
-    """Print the whole report; `page` is the path of its timeline, if it was written.
-
-    The proof of `proved` is left out: it was shown before, where this is printed.
-    """
-    lines = render_summary(report, page=page, proved=proved)
-    print_lines(lines, sys.stdout if stream is None else stream)
+    """Print the whole report; `page` is the path of its timeline, if it was written."""
+    print_lines(render_summary(report, page=page), sys.stdout if stream is None else stream)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:
@@ -109,7 +104,7 @@ class StatusLine:
         """Replace the line."""
         if self.is_shown:
             columns = shutil.get_terminal_size().columns
-            self._stream.write(f"\r\x1b[2K{visible(text)[: columns - 1]}")
+            self._stream.write(f"\r\x1b[2K{escape_unseen(text)[: columns - 1]}")
             self._stream.flush()
 
     def clear(self) -> None:
@@ -117,12 +112,10 @@ class StatusLine:
         self.show("")
 
 
-def render_summary(
-    report: Report, *, page: Path | None = None, proved: CaseResult | None = None
-) -> list[Line]:
+def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
     """All lines of the report."""
     return [
-        *_render_proofs(report, page, proved),
+        *_render_proofs(report, page),
         *_render_gates(report),
         Line(""),
         *_render_reasons(report),
@@ -131,21 +124,18 @@ def render_summary(
     ]
 
 
-def render_proof(
-    report: Report, result: CaseResult, *, page: Path | None = None, is_proved: bool = False
-) -> Iterator[Line]:
+def render_proof(report: Report, result: CaseResult, *, page: Path | None = None) -> Iterator[Line]:
     """The proof of a result's first failure, and the command that repeats it."""
     head, *proof, again = failure_lines(report, result)
-    yield Line(f"FAILED {head}{'   (see above)' if is_proved else ''}", BOLD_RED)
-    if not is_proved:
-        yield from map(Line, proof)
-        yield Line(again, BOLD, is_copied=True)
+    yield Line(f"FAILED {head}", BOLD_RED)
+    yield from map(Line, proof)
+    yield Line(again, BOLD, is_copied=True)
     if page is not None:
-        anchor = f"{visible(str(page))}#case-{slug(result)}"
+        anchor = f"{escape_unseen(str(page))}#case-{slug(result)}"
         yield Line(f"  Timeline:        {anchor}", is_copied=True)
 
 
-def _render_proofs(report: Report, page: Path | None, proved: CaseResult | None) -> Iterator[Line]:
+def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
     failed = [result for result in report.results if result.verdict == "FAIL"]
     # The same case in another mode has, as a rule, the same proof.
     seen: set[tuple[str, str]] = set()
@@ -156,21 +146,20 @@ def _render_proofs(report: Report, page: Path | None, proved: CaseResult | None)
             briefly.append(result)
             continue
         seen.add((result.case, name))
-        is_proved = proved is not None and result.id == proved.id
-        yield from render_proof(report, result, page=page, is_proved=is_proved)
+        yield from render_proof(report, result, page=page)
         yield Line("")
     if briefly:
         yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", BOLD_RED)
         for result in briefly:
             what = result.failures[0].name.upper() if result.failures else result.reason
-            yield Line(f"  {result.id}   {visible(what)}   seed {result.seed}")
+            yield Line(f"  {result.id}   {escape_unseen(what)}   seed {result.seed}")
         yield Line("")
 
 
 def _render_gates(report: Report) -> Iterator[Line]:
-    counts = {gate: counts_of(report, gate) for gate in report.gates}
+    counts = {gate: report.count(gate) for gate in report.gates}
     shown = [v for v in VERDICTS if v in ("PASS", "FAIL") or any(c[v] for c in counts.values())]
-    verdicts = {gate: verdict_of(report, gate) for gate in counts}
+    verdicts = {gate: report.judge_gate(gate) for gate in counts}
     width = max(map(len, ["gate", *counts]))
     second = max(map(len, ["", *verdicts.values()]))
     yield Line("  ".join(["gate".ljust(width), " " * second, *shown]), BOLD)
@@ -197,13 +186,13 @@ def _render_reasons(report: Report) -> Iterator[Line]:
     for verdict, reason in sorted(groups, key=lambda group: VERDICTS.index(group[0])):
         results = groups[verdict, reason]
         names = ", ".join(sorted(unclaimed)) if reason == UNCLAIMED else ""
-        words = visible(reason + names) or "no reason was given"
+        words = escape_unseen(reason + names) or "no reason was given"
         yield Line(f"{verdict} ({len(results)})  {words}", STYLES[verdict])
         # What a store does not offer is known by the reason alone.
         if verdict != "NOT CLAIMED":
             yield Line(f"  {_list_cases(results)}", DIM)
     for gate in report.gates:
-        if verdict_of(report, gate) == "NOT RUN" and not counts_of(report, gate)["NOT RUN"]:
+        if report.judge_gate(gate) == "NOT RUN" and not report.count(gate)["NOT RUN"]:
             yield Line(f"NOT RUN  no case of the gate {gate} ran", STYLES["NOT RUN"])
     if groups:
         yield Line("")
@@ -222,13 +211,62 @@ def _list_cases(results: list[CaseResult]) -> str:
 def _render_notes(report: Report) -> Iterator[Line]:
     # The modes of a case have the same notes, and a report may have gathered them already.
     notes = (*report.notes, *(note for result in report.results for note in result.notes))
-    yield from (Line(f"note: {visible(note)}") for note in dict.fromkeys(notes))
+    yield from (Line(f"note: {escape_unseen(note)}") for note in dict.fromkeys(notes))
 
 
 def _render_end(report: Report) -> Iterator[Line]:
-    parts = [visible(target_of(report)), f"contract {report.contract}", f"seed {report.seed}"]
+    parts = [escape_unseen(target_of(report)), f"contract {report.contract}", f"seed {report.seed}"]
     parts += [counted(len(report.results), "case"), f"{report.duration_s:.1f} s"]
     yield Line("   ".join([report.verdict, *parts]), STYLES[report.verdict])
     if report.left_out:
         yield Line(f"Quick: {counted(report.left_out, 'case')} left out; --full runs them.")
     yield Line(badge_of(report).line, DIM)
+
+
+class ProgressDisplay:
+    """Given to `check` as its `progress`, inside a `with`.
+
+    `target` and `keeps_last` are named in the command that repeats the first failure.
+    """
+
+    def __init__(
+        self, *, stream: TextIO | None = None, target: str = "", keeps_last: int | None = None
+    ) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._report = Report(target=target, seed=0, gates=(), results=(), keeps_last=keeps_last)
+        self._has_proved = False
+        self._status = StatusLine(self._stream)
+        self._done = 0
+        self._failed = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.clear()
+
+    def __call__(self, item: Item, result: CaseResult | None) -> None:
+        """A case begins, or has ended with a result."""
+        if result is None:
+            failed = f", {self._failed} failed" if self._failed else ""
+            self._status.show(f"{counted(self._done, 'case')} done{failed}: {item.id}")
+            return
+        self._done += 1
+        self._failed += result.verdict == "FAIL"
+        # At a terminal, the summary shows the others.
+        if not self._status.is_shown or result.verdict in ("FAIL", "UNKNOWN"):
+            self._status.clear()
+            if result.verdict == "FAIL" and not self._has_proved:
+                self._has_proved = True
+                lines = [*render_proof(self._report, result)]
+            else:
+                lines = [Line(format_result(result), STYLES[result.verdict], is_copied=True)]
+            print_lines(lines, self._stream)
+            self._stream.flush()
+
+
+def format_result(result: CaseResult) -> str:
+    """One result in one line; the summary proves all that failed."""
+    line = f"{result.verdict:<11}  {result.id}  {result.duration_s:.2f} s"
+    words = result.failures[0].name if result.failures else result.reason
+    return f"{line}  {escape_unseen(words)}" if words else line

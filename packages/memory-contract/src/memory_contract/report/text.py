@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Final, get_args
 
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Anomaly, Scope, Violated
-from memory_contract.gates import Gate
+from memory_contract.gates import GATES, Gate
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
-from memory_contract.results import CaseResult, CaseVerdict, Failure, Report
+from memory_contract.results import CaseResult, CaseVerdict, Report
 
-# From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
-_WORST: Final[tuple[CaseVerdict, ...]] = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
-
-
-def visible(text: str) -> str:
-    """Text on one line, with whatever cannot be seen or encoded made visible."""
-    return escape_unseen(text)
 
 
 def target_of(report: Report) -> str:
@@ -31,7 +25,7 @@ def target_of(report: Report) -> str:
 
 def check_again(report: Report) -> str:
     """The command that checks this target again."""
-    target = shlex.quote(visible(target_of(report))) if report.target else "TARGET"
+    target = shlex.quote(escape_unseen(target_of(report))) if report.target else "TARGET"
     kept = "" if report.keeps_last is None else f" --keeps-last {report.keeps_last}"
     return f"memory-contract check {target}{kept}"
 
@@ -55,22 +49,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,}".replace(",", " ") + f" {noun}{'' if number == 1 else 's'}"
 
 
-def counts_of(report: Report, gate: Gate) -> Counter[CaseVerdict]:
-    """How often a gate came to which verdict."""
-    return Counter(result.verdict for result in report.results if result.gate == gate)
-
-
-def verdict_of(report: Report, gate: Gate) -> CaseVerdict:
-    """What a gate came to: the worst that was found; PASS only if a case of it ran."""
-    found = counts_of(report, gate)
-    for worst in _WORST:
-        if found[worst]:
-            return worst
-    if report.ran(gate):
-        return "PASS"
-    return "NOT CLAIMED" if report.unclaimed(gate) else "NOT RUN"
-
-
 def scope_of(result: CaseResult) -> Scope:
     """How much the deciding run of a case did."""
     operations = result.history
@@ -78,40 +56,94 @@ def scope_of(result: CaseResult) -> Scope:
     return Scope(len(operations), len({op.session for op in operations}), began)
 
 
-def anomaly_of(failure: Failure) -> Anomaly:
-    """A failure in the checker's form, which is how it is laid out."""
-    found = failure.anomaly
-    # What a case noticed by itself has a name of its own.
-    name = found.name if found is not None else failure.name
-    return Anomaly(
-        name,  # type: ignore[arg-type]
-        visible(failure.session),
-        failure.ids,
-        failure.witness,
-        visible(failure.proof),
-        failure.beside,
-    )
-
-
-def proof_lines(result: CaseResult, failure: Failure) -> list[str]:
+def proof_lines(result: CaseResult, failure: Anomaly) -> list[str]:
     """The proof of one failure, below its headline: at most five operations, and why they do."""
     if not failure.witness:
-        return [f"  {visible(failure.proof).rstrip('.')}."]
+        return [f"  {escape_unseen(failure.proof).rstrip('.')}."]
     others = (other for other in result.failures if other is not failure)
-    anomalies = (anomaly_of(failure), *map(anomaly_of, others))
+    # On one line each, whatever a proof quotes.
+    anomalies = tuple(replace(each, proof=escape_unseen(each.proof)) for each in (failure, *others))
     text = explain(Violated(anomalies, scope_of(result)), result.faults)
-    return [visible(line) for line in text.splitlines()[1:]]
+    return [escape_unseen(line) for line in text.splitlines()[1:]]
 
 
 def failure_lines(report: Report, result: CaseResult) -> list[str]:
     """What failed and how, the proof of the first failure, and the command that repeats it."""
     if result.failures:
         first = result.failures[0]
-        session = f"session {visible(first.session)}" if first.session else ""
-        strength = "proved" if first.anomaly is not None else "seen by the case"
-        parts = [result.id, visible(first.name).upper(), session, f"seed {result.seed}", strength]
+        session = f"session {escape_unseen(first.session)}" if first.session else ""
+        strength = "proved" if first.proved else "seen by the case"
+        parts = [
+            result.id,
+            escape_unseen(first.name).upper(),
+            session,
+            f"seed {result.seed}",
+            strength,
+        ]
         lines = ["   ".join(part for part in parts if part), *proof_lines(result, first)]
     else:
-        lines = [f"{result.id}   seed {result.seed}", f"  {visible(result.reason)}"]
-    lines += [f"  {visible(line)}" for line in result.schedule.splitlines()]
+        lines = [f"{result.id}   seed {result.seed}", f"  {escape_unseen(result.reason)}"]
+    lines += [f"  {escape_unseen(line)}" for line in result.schedule.splitlines()]
     return [*lines, f"  Reproduce with:  {reproduce(report, result)}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Badge:
+    """The highest gate that was reached with every gate below it; None if not even the first."""
+
+    contract: str
+    gate: Gate | None
+    failed: bool
+    passed: int
+    deviations: int
+    not_claimed: int
+    # What passed anywhere, and the first gate that did not as a whole.
+    passed_anywhere: int = 0
+    incomplete: Gate | None = None
+
+    @property
+    def message(self) -> str:
+        """What stands on the badge's right side."""
+        if self.gate is None:
+            if self.failed:
+                return "failing"
+            if not self.passed_anywhere:
+                return "nothing proved"
+            return f"{self.passed_anywhere} passed, {self.incomplete} incomplete"
+        written_down = f", {counted(self.deviations, 'deviation')}" if self.deviations else ""
+        return f"{self.gate}{written_down}"
+
+    @property
+    def line(self) -> str:
+        """The line for a README."""
+        parts = [f"memory contract {self.contract}: {self.message}"]
+        if self.gate is not None:
+            parts += [f"{self.passed} passed", f"{self.not_claimed} not claimed"]
+        return " · ".join(parts)
+
+
+def badge_of(report: Report) -> Badge:
+    """The badge that a run has earned, by all cases that there are."""
+    reached: list[Gate] = []
+    for gate in GATES:
+        if not _passed(report, gate, {found.name for found in all_cases() if found.gate == gate}):
+            break
+        reached.append(gate)
+    verdicts = [result.verdict for result in report.results if result.gate in reached]
+    return Badge(
+        contract=report.contract,
+        gate=reached[-1] if reached else None,
+        failed=any(result.verdict == "FAIL" for result in report.results),
+        passed=verdicts.count("PASS"),
+        deviations=verdicts.count("DEVIATION"),
+        not_claimed=verdicts.count("NOT CLAIMED"),
+        passed_anywhere=sum(result.verdict == "PASS" for result in report.results),
+        incomplete=next((gate for gate in GATES if gate not in reached), None),
+    )
+
+
+def _passed(report: Report, gate: Gate, names: set[str]) -> bool:
+    """Whether every case of the gate was asked for, none left a doubt, and one passed."""
+    # A gate of which one case was picked is not a gate that was passed.
+    complete = names <= {result.case for result in report.results if result.gate == gate}
+    return complete and report.judge_gate(gate) == "PASS" and report.count(gate)["PASS"] > 0

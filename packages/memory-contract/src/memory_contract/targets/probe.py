@@ -155,7 +155,6 @@ def build_adapter(
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
             )
-            findings.notes += error.stacks[:1]
     if factory.is_told_nothing:
         findings.notes.append("it takes no workspace: each instance is on its own")
     findings.reach = claims.get("reach", findings.reach)

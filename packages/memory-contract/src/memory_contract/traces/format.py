@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -21,6 +21,8 @@ from memory_contract.history import (
     Outcome,
     Seconds,
     build_record,
+    encode,
+    list_fields,
     parse_object,
 )
 
@@ -133,8 +135,7 @@ _Call = TypeVar("_Call", bound=TraceCall)
 LINE_BYTES_MAX: Final = 256 << 20
 
 
-_KINDS: Final = (TraceHeader, TraceOperation, OtherCall, DroppedLines, TraceEnd)
-_DEFAULTS: Final = {kind: {each.name: each.default for each in fields(kind)} for kind in _KINDS}
+_HEADER: Final = frozenset(each.name for each in fields(TraceHeader))
 
 
 def parse_line(text: str | bytes) -> TraceLine:
@@ -147,7 +148,7 @@ def parse_line(text: str | bytes) -> TraceLine:
                 f"a trace of format {found['format']!r}; this version reads {FORMAT}"
             )
         # What a later version adds to a header changes nothing about the lines.
-        known = {name: value for name, value in found.items() if name in _DEFAULTS[TraceHeader]}
+        known = {name: value for name, value in found.items() if name in _HEADER}
         return build_record(TraceHeader, known)
     if "dropped" in found:
         return build_record(DroppedLines, found)
@@ -162,28 +163,20 @@ def parse_line(text: str | bytes) -> TraceLine:
     return build_record(TraceOperation, found)
 
 
-# An encoder that is made once: `json.dumps` with separators makes one for each line.
-_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-
-
 def format_line(line: TraceLine) -> str:
     """One line as JSON, without the fields that have their defaults; a header has them all.
 
     The session comes first: readers sort by it.
     """
-    defaults = _DEFAULTS[type(line)]
     if isinstance(line, TraceHeader):
-        found = {name: getattr(line, name) for name in defaults}
-        return json.dumps({MARK: found.pop("format"), **found})
+        header = asdict(line)
+        return json.dumps({MARK: header.pop("format"), **header})
     said: dict[str, Any] = {}
     if isinstance(line, TraceCall):
         said["session"] = line.session
     if isinstance(line, OtherCall):
         said["op"] = CALL
-    for name, default in defaults.items():
-        if (value := getattr(line, name)) != default:
-            said[name] = value
-    return _encode(said)
+    return encode({**said, **list_fields(line)})
 
 
 def shift_times(line: _Call, by_ns: int) -> _Call:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.history import HistoryError
+from memory_contract.printable import escape_unseen
 from memory_contract.redaction import has_password, redact_url
-from memory_contract.report.text import visible
 from memory_contract.traces.diagnosis import Explanation, judge_lines
 from memory_contract.traces.diagnosis.render import render_timeline
 from memory_contract.traces.format import SUFFIX, ReplayLevel
@@ -112,4 +112,4 @@ def _format_story(found: Explanation) -> list[str]:
 
 def _escape_docstring(text: str) -> str:
     """Text that ends no docstring and begins no escape."""
-    return re.sub(r'"""', "'''", visible(text)).replace("\\", "\\\\")
+    return re.sub(r'"""', "'''", escape_unseen(text)).replace("\\", "\\\\")

@@ -134,7 +134,7 @@ def shrink_trace(
         minimize(lines, attempt, tries=QUESTIONS_MAX)
     finally:
         subject.close()
-    return replace(whole, trace=_build_observed(lines, best, subject.adapter), replay=best)
+    return replace(whole, trace=_build_observed(best, subject.adapter), replay=best)
 
 
 def _has_overlap(lines: Lines) -> bool:
@@ -146,21 +146,12 @@ def _has_overlap(lines: Lines) -> bool:
     )
 
 
-def _build_observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
-    """Build a trace of what the store did, with the contents that were kept."""
-    kept: dict[str, list[TraceOperation]] = {}
-    for line in lines:
-        if line.op == "append":
-            kept.setdefault(line.worker, []).append(line)
-    seen: list[TraceCall] = []
-    observed, _ = merge_announced(replay.lines)
-    for line in observed:
-        # A worker appends in the order in which it did.
-        ours = kept.get(line.worker, []) if line.op == "append" else []
-        seen.append(replace(line, contents=ours.pop(0).contents) if ours else line)
+def _build_observed(replay: Replay, adapter: Adapter) -> LoadedTrace:
+    """Build a trace of what the store did."""
     metadata = build_metadata(adapter)
     metadata.workers = replay.way.workers if replay.way is not None else None
-    return LoadedTrace(lines=tuple(seen), metadata=metadata, names=replay.found)
+    lines = tuple(sorted(replay.lines, key=lambda line: line.invoke_ns))
+    return LoadedTrace(lines=lines, metadata=metadata, names=replay.found)
 
 
 def write_small_trace(path: str | Path, trace: LoadedTrace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import os
 import pickle
@@ -28,8 +29,8 @@ from memory_contract.calls import (
     run_async,
 )
 from memory_contract.handles import Loop, close, open_handle
-from memory_contract.stacks import install_dump
-from memory_contract.workers.pool import THREADED, WorkerPlugin, list_own_modules
+from memory_contract.workers.pool import DUMP_STACKS, THREADED, WorkerPlugin, list_own_modules
+from memory_contract.workers.races import race_tasks, race_threads
 
 # How long a forked child may take: long enough for stores that wait for a lock before they refuse.
 CHILD_S_MAX: Final = 15.0
@@ -60,13 +61,11 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while control.recv() == "fork":
-            handle, stacks = recv_handle(control), recv_handle(control)
+            handle = recv_handle(control)
             if os.fork() == 0:
                 control.close()
-                install_dump(stacks)
                 _serve(packed, Connection(handle))
             os.close(handle)
-            os.close(stacks)
 
 
 def _import(modules: list[str]) -> None:
@@ -120,6 +119,7 @@ def _list_installed(own: set[str]) -> list[str]:
 
 def _serve(packed: bytes, connection: Connection) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    faulthandler.register(DUMP_STACKS)
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(EOFError, OSError):
@@ -185,6 +185,25 @@ class _Worker:
         else:
             self._loop.settle(run_async(self._handle, program, names, log))
         return log
+
+    def race(
+        self,
+        programs: list[Program],
+        names: dict[str, Any],
+        start_ns: int,
+        cancels: dict[str, float],
+    ) -> list[Log]:
+        """Run programs at once, on the same open handle."""
+        if self._loop is None and len(programs) == 1:
+            # In the thread that opened the handle: no other may use that of some stores.
+            return [self.run(programs[0], names, start_ns)]
+        time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+        handles = [self._handle] * len(programs)
+        if self._loop is None:
+            return race_threads(programs, names, handles=handles)
+        race = race_tasks(programs, names, handles, cancels=cancels)
+        found: list[Log] = self._loop.settle(race)
+        return found
 
     def fork(self, ours: Program, childs: Program, names: dict[str, Any]) -> tuple[Log, Log | None]:
         """Fork, and run a program here and another in the child, on the same open handle.

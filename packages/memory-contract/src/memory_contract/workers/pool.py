@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from memory_contract.adapter import Adapter, Conflict, NotFound, Refused
-from memory_contract.stacks import ask_for_dump
 
 # For workers that hang; slow ones must fit in easily.
 ANSWER_S_MAX: Final = 120.0
 # The answer of a fork server that has threads after its imports.
 THREADED: Final = "threads"
+# What makes a worker write its stacks.
+DUMP_STACKS: Final = signal.SIGUSR2
 _MAIN: Final = "from memory_contract.workers.fork_server import main; main()"
 
 
@@ -39,11 +40,6 @@ class StoreRaised(Exception):  # noqa: N818 -- names what happened
 
 class WorkerLost(Exception):  # noqa: N818 -- names what happened
     """A worker process ended or did not answer."""
-
-    def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
-        super().__init__(words)
-        # The stacks of the process that did not answer.
-        self.stacks = stacks
 
 
 class WorkersUnavailable(Exception):  # noqa: N818 -- names what happened
@@ -68,10 +64,8 @@ class WorkerPlugin(Protocol):
 class Worker:
     """A process that opens the store and does what it is told."""
 
-    def __init__(self, connection: Connection, stacks: int) -> None:
-        """`stacks`: the pipe from which its stacks are read when it hangs."""
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._stacks = stacks
         self._struck = False
         # A case that hangs and the pool may close it at the same time.
         self._closing = threading.Lock()
@@ -129,15 +123,13 @@ class Worker:
 
     def _close(self) -> None:
         with self._closing:
-            if not self._connection.closed:
-                os.close(self._stacks)
             self._connection.close()
 
-    def stacks(self) -> tuple[str, ...]:
-        """The stacks of its threads and tasks, if it is alive."""
-        if self.ended or self._struck or not self.pid:
-            return ()
-        return ask_for_dump(self.pid, self._stacks)
+    def dump_stacks(self) -> None:
+        """Have it write the stacks of its threads to stderr, if it is alive."""
+        if not self.ended and not self._struck:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, DUMP_STACKS)
 
     def end(self) -> None:
         """Close its handle, and end it."""
@@ -151,7 +143,7 @@ class Worker:
                 return self._connection.recv()
         except (EOFError, OSError) as error:
             raise WorkerLost("a worker process ended") from error
-        raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s", self.stacks())
+        raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +158,14 @@ class Imports:
 class WorkerPool:
     """Fresh processes for one store under test."""
 
-    def __init__(self, adapter: Adapter, preload: Sequence[str] = ()) -> None:
-        """`preload`: modules of the store without state, which the fork server may import."""
+    def __init__(self, adapter: Adapter) -> None:
         self._workers: list[Worker] = []
         try:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise WorkersUnavailable(f"cannot be built in another process: {error}") from error
         own = {name.partition(".")[0] for name in list_own_modules(adapter)}
-        imports = Imports([*_list_stateless_modules(adapter), *preload], own)
+        imports = Imports([*_list_stateless_modules(adapter)], own)
         if self._start(packed, imports) == THREADED:
             # Forking a process with threads is not safe: let each worker import everything.
             self.close()
@@ -207,20 +198,18 @@ class WorkerPool:
     def start_worker(self) -> Worker:
         """Start a process that has opened nothing."""
         ours, theirs = Pipe()
-        stacks, stacks_end = os.pipe()
         self._control.send("fork")
         send_handle(self._control, theirs.fileno(), self._fork_server.pid)
-        send_handle(self._control, stacks_end, self._fork_server.pid)
         theirs.close()
-        os.close(stacks_end)
-        worker = Worker(ours, stacks)
+        worker = Worker(ours)
         self._workers = [each for each in self._workers if not each.ended]
         self._workers.append(worker)
         return worker
 
-    def stacks(self) -> tuple[str, ...]:
-        """The stacks of all processes in use."""
-        return tuple(line for worker in self._workers for line in worker.stacks())
+    def dump_stacks(self) -> None:
+        """Have all processes in use write the stacks of their threads to stderr."""
+        for worker in self._workers:
+            worker.dump_stacks()
 
     def close(self) -> None:
         """End every process, including those that a case left behind."""

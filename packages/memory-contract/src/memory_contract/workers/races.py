@@ -6,9 +6,10 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from memory_contract.adapter import Flavour
@@ -28,11 +29,11 @@ def race_threads(
     programs: Sequence[Program],
     names: dict[str, Any],
     *,
-    handle: Any = None,
+    handles: Sequence[Any] = (),
     open_own: Callable[[], Any] | None = None,
     ready: Callable[[], None] | None = None,
 ) -> list[Log]:
-    """Run each program in a thread, all at once: on one handle, or each on its own.
+    """Run each program in a thread, all at once: on these handles, or each on one of its own.
 
     `ready` is called when all are open.
     """
@@ -40,9 +41,9 @@ def race_threads(
     logs = [Log() for _ in programs]
     mishaps: list[BaseException] = []
 
-    def work(program: Program, log: Log) -> None:
+    def work(place: int, program: Program, log: Log) -> None:
         try:
-            ours = open_own() if open_own is not None else handle
+            ours = open_own() if open_own is not None else handles[place]
             try:
                 gate.wait()
                 run(ours, program, dict(names), log)
@@ -54,8 +55,8 @@ def race_threads(
             mishaps.append(error)
 
     threads = [
-        threading.Thread(target=work, args=pair, daemon=True)
-        for pair in zip(programs, logs, strict=True)
+        threading.Thread(target=work, args=(place, *pair), daemon=True)
+        for place, pair in enumerate(zip(programs, logs, strict=True))
     ]
     with many_switches():
         for thread in threads:
@@ -82,21 +83,31 @@ def many_switches() -> Iterator[None]:
 async def race_tasks(
     programs: Sequence[Program],
     names: dict[str, Any],
-    handle: Any,
-    on_suspension: Callable[[], None],
+    handles: Sequence[Any],
+    *,
+    on_suspension: Callable[[], None] = lambda: None,
+    cancels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Log]:
-    """Run each program in a task, all on one handle."""
+    """Run each program in a task, all at once; cancel those of some workers after so long."""
     gate = asyncio.Event()
     logs = [Log() for _ in programs]
-
-    async def work(program: Program, log: Log) -> None:
-        await gate.wait()
-        await await_stepwise(run_async(handle, program, dict(names), log), on_suspension)
-
     loop = asyncio.get_running_loop()
+
+    async def work(program: Program, handle: Any, log: Log) -> None:
+        await gate.wait()
+        running = await_stepwise(run_async(handle, program, dict(names), log), on_suspension)
+        task = asyncio.current_task()
+        if program.worker not in cancels or task is None:
+            await running
+            return
+        loop.call_later(program.delay_s + cancels[program.worker], task.cancel)
+        # The call is recorded before this is raised.
+        with suppress(asyncio.CancelledError):
+            await running
+
     tasks = [
-        loop.create_task(work(program, log), name=program.worker)
-        for program, log in zip(programs, logs, strict=True)
+        loop.create_task(work(program, handle, log), name=program.worker)
+        for program, handle, log in zip(programs, handles, logs, strict=True)
     ]
     gate.set()
     await asyncio.gather(*tasks)

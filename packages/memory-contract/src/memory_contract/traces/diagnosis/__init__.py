@@ -10,7 +10,7 @@ from typing import Final
 
 from memory_contract.checker import judge
 from memory_contract.checker.search import STEPS_MAX
-from memory_contract.checker.shrink import minimal
+from memory_contract.checker.shrink import SHRINKABLE_MAX, minimal
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
 from memory_contract.history import Operation
 from memory_contract.results import TOLD_MAX
@@ -34,8 +34,6 @@ __all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "jud
 
 # Of a session's operations, what is kept to show the others around a proof.
 AROUND_MAX: Final = 10_000
-# A smaller history is sought only in what the checker judges within milliseconds.
-SHRINKABLE_MAX: Final = 2_000
 # Histories that are kept to ask whether another session had their strange entries first.
 STRANGE_MAX: Final = 1_000
 CLOCKS: Final = (

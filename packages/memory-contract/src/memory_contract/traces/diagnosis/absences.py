@@ -161,4 +161,4 @@ def _build_anomaly(lack: _Lack, *, final: bool) -> Anomaly:
         f"{happened} from the {where}; no clear, pop, trim, rollback or expiry could have removed"
         f" {'it' if gone == 1 else 'them'} from session {quote_name(read.session)} in between."
     )
-    return Anomaly(name, read.session, (one,), (*lack.witness, read), proof)  # type: ignore[arg-type]
+    return Anomaly(name, read.session, (one,), (*lack.witness, read), proof)

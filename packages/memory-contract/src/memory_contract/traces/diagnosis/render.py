@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.explain import explain
-from memory_contract.checker.verdict import Ok, Violated, quote_name
+from memory_contract.checker.verdict import Anomaly, Ok, Violated, quote_name
 from memory_contract.history import Operation
-from memory_contract.report.text import visible
-from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, to_failure
+from memory_contract.printable import escape_unseen
+from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.traces.diagnosis import Explanation
 
 # Lines of a timeline: more than that is looked at on a page.
@@ -38,7 +38,7 @@ def render_explanation(found: Explanation) -> str:
     else:
         lines.append(explain(verdict).rstrip("\n"))
     lines += [f"note: {note}" for note in list_notes(found)]
-    return "\n".join(visible(line) for text in lines for line in text.split("\n")) + "\n"
+    return "\n".join(escape_unseen(line) for text in lines for line in text.split("\n")) + "\n"
 
 
 def _format_counts(found: Explanation) -> str:
@@ -143,12 +143,12 @@ def _format_few(ids: Sequence[str]) -> str:
 
 def build_report(found: Explanation, *, command: str) -> Report:
     """The form in which the kit draws pages; `command` is what shows this again."""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[Anomaly, ...] = ()
     verdict: CaseVerdict = "PASS"
     history: list[Operation] = []
     if isinstance(found.verdict, Violated):
         verdict = "FAIL"
-        failures = tuple(to_failure(story.anomaly) for story in found.stories)
+        failures = tuple(story.anomaly for story in found.stories)
         history = list(
             dict.fromkeys(
                 op

@@ -21,12 +21,14 @@ import wrapt
 
 from memory_contract.traces.format import CALL, REMOVERS
 from memory_contract.traces.recorder.call_records import CallRecord
-from memory_contract.traces.recorder.methods import MethodSpec, MethodSpecs, describe_store_call
-from memory_contract.traces.recorder.trace_writer import TraceWriter
-from memory_contract.traces.recorder.unknown_methods import (
+from memory_contract.traces.recorder.methods import (
+    MethodSpec,
+    MethodSpecs,
     build_unknown_method,
     can_change,
+    describe_store_call,
 )
+from memory_contract.traces.recorder.trace_writer import TraceWriter
 
 _CLOSE: Final = MethodSpec(describe_store_call, closes=True)
 

@@ -26,13 +26,15 @@ from memory_contract.traces.diagnosis import CLOCKS, judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceReader
 from memory_contract.traces.format import ReplayLevel, TraceCall
-from memory_contract.traces.replay.host import CallHungError
-from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
-from memory_contract.traces.replay.plan import ReplayPlan, build_plan
+from memory_contract.traces.replay.plan import (
+    ReplayPlan,
+    WorkerMode,
+    build_plan,
+    choose_worker_mode,
+)
 from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict, count_overlaps
 from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler
 from memory_contract.workers.pool import StoreRaised, WorkerLost
-from memory_contract.workers.races import many_switches
 
 __all__ = [
     "LoadedTrace",
@@ -159,7 +161,8 @@ def replay_lines(
         ):
             best = replace(found, times=number + 1)
         best = replace(best, times=number + 1)
-        if found.verdict in ("FAILED", "CHANGED", "ERROR"):
+        # One that hangs would hang again, and each time costs minutes.
+        if found.verdict in ("FAILED", "CHANGED", "ERROR") or found.hangs:
             break
     assert best is not None
     return best
@@ -193,9 +196,9 @@ def _run_once(
         run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, level, jitter))
     except WorkTimedOut as error:
         words = f"it hangs, or is too slow to be judged: {error}"
-        return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
-    except (CallHungError, WorkerLost) as error:
-        return replace(blank, reason=str(error), notes=(*blank.notes, *error.stacks))
+        return replace(blank, reason=words, hangs=True)
+    except WorkerLost as error:
+        return replace(blank, reason=str(error), hangs=True)
     except (StoreRaised, Refused) as error:
         return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
     except Exception as error:  # noqa: BLE001 -- a defect of the kit is no verdict on a store
@@ -206,7 +209,7 @@ def _run_once(
 def _find_obstacle(plan: ReplayPlan) -> str:
     if plan.lacking:
         return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
-    moments = [step.line.invoke_ns for step in plan.steps]
+    moments = [step.recorded.invoke_ns for step in plan.steps]
     if plan.expiring and (max(moments) - min(moments)) / 1e9 / plan.speed > RUN_S_MAX:
         return f"its sessions expire, and it would take over {RUN_S_MAX:.0f} s to wait for that"
     return "" if plan.steps else "the trace holds nothing that can be done again"
@@ -219,12 +222,10 @@ def _run_plan(
     level: ReplayLevel,
     jitter: Random | None,
 ) -> ReplayRun:
-    with subject.workspace(plan.sessions) as workspace, many_switches():
-        hosts = HostPool(subject, workspace, way, secrets.token_bytes(32))
-        try:
-            return Scheduler(plan, hosts, level=level, jitter=jitter).run_plan()
-        finally:
-            hosts.end()
+    sessions = {step.call.session for step in (*plan.setup, *plan.final)}
+    with subject.workspace(sessions) as workspace:
+        scheduler = Scheduler(plan, subject, workspace, way, level=level, jitter=jitter)
+        return scheduler.run_plan()
 
 
 def build_metadata(adapter: Adapter) -> TraceMetadata:

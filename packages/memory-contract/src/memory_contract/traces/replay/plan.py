@@ -9,14 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message
+from memory_contract.adapter import Adapter, Flavour, Message
+from memory_contract.calls import Call, Program
+from memory_contract.history import OpName
+from memory_contract.runner import StoreUnderTest
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
-from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
-from memory_contract.traces.replay.host import CallRequest
+from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, WorkerKind, strip_fields
+from memory_contract.traces.recorder.hasher import Hasher, Policy
+from memory_contract.traces.recorder.methods import read_fields
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
@@ -28,6 +33,11 @@ _NEEDED: Final = frozenset({"pop", "trim", "clear", "snapshot", "rollback", "for
 _LEADS_OUT: Final = re.compile(r"[/\\~]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|\Z)", re.DOTALL)
 # The time to live that a replay gives, where the trace's was longer: nobody waits for an hour.
 TTL_S: Final = 1.0
+# Workers of a replay that are in no trace.
+SETUP: Final = "before"
+FINAL: Final = "final"
+# Nothing is secret: the texts are made up, or stand in the trace as they are.
+_HASHER: Final = Hasher(Policy(), b"replay")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +47,20 @@ class ReplayStep:
     number: int
     # Whoever shares a handle: a process and a store in it.
     group: str
-    call: CallRequest
+    program: Program
+    recorded: TraceOperation
+    # The line of the replay, but for what comes of the call.
     line: TraceOperation
+
+    @property
+    def lane(self) -> str:
+        """The worker that makes the call."""
+        return self.program.worker
+
+    @property
+    def call(self) -> Call:
+        """The only call of the program."""
+        return self.program.calls[0]
 
 
 @dataclass(slots=True)
@@ -46,21 +68,16 @@ class ReplayPlan:
     """All steps in the order of invocation, and what cannot be replayed."""
 
     steps: list[ReplayStep] = field(default_factory=list)
+    # Appends that come first: of what sessions held before the trace began.
+    setup: list[ReplayStep] = field(default_factory=list)
+    # A read of every session that was written to.
+    final: list[ReplayStep] = field(default_factory=list)
     # Capabilities that the store lacks, and words about what is left out.
     lacking: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    # Entries that sessions held before the trace began: so many are put there first.
-    before: dict[str, int] = field(default_factory=dict)
     # How much faster time passes than it did, where sessions expire.
     speed: float = 1.0
     expiring: set[str] = field(default_factory=set)
-
-    @property
-    def sessions(self) -> list[str]:
-        """All sessions that are written to."""
-        written = [step.call.session for step in self.steps if step.line.op == "append"]
-        written += [step.line.target or "" for step in self.steps if step.line.op == "fork"]
-        return list(dict.fromkeys(written))
 
 
 def build_plan(
@@ -74,8 +91,8 @@ def build_plan(
     operations, _ = merge_announced(lines)
     plan = ReplayPlan()
     operations = _rename_unsafe_sessions(operations, plan)
-    plan.before = _count_older(operations, metadata)
     _set_speed(plan, operations, metadata, adapter)
+    build = partial(_build_step, adapter=adapter, speed=plan.speed, seed=seed)
     skipped = 0
     for op in operations:
         names = [op.session]
@@ -89,19 +106,28 @@ def build_plan(
         if op.op == "trim" and op.unsure:
             skipped += 1
             continue
-        found = _WORKER.fullmatch(op.worker)
         plan.steps += [
-            ReplayStep(
-                number=number,
-                group=found["group"] if found else op.worker,
-                call=_build_call(op, name, adapter, plan.speed, seed),
-                line=op,
-            )
+            build(replace(op, session=name), number=number)
             for number, name in enumerate(names, start=len(plan.steps))
         ]
     if skipped:
         plan.notes.append(f"{skipped} trims whose extent is not in the trace were left out")
+    plan.setup = [
+        build(_invent(SETUP, session, "append", f"older {number} {session}"))
+        for session, count in _count_older(operations, metadata).items()
+        for number in range(count)
+    ]
+    written = [step.call.session for step in plan.steps if step.call.op == "append"]
+    written += [step.call.target or "" for step in plan.steps if step.call.op == "fork"]
+    plan.final = [build(_invent(FINAL, session, "read")) for session in dict.fromkeys(written)]
     return plan
+
+
+def _invent(worker: str, session: str, op: OpName, *ids: str) -> TraceOperation:
+    """A call that is in no trace."""
+    return TraceOperation(
+        worker=worker, session=session, op=op, ids=ids, invoke_ns=0, complete_ns=0, outcome="ok"
+    )
 
 
 def _rename_unsafe_sessions(
@@ -133,39 +159,60 @@ def _rename_unsafe_sessions(
     ]
 
 
-def _build_call(
-    op: TraceOperation, session: str, adapter: Adapter, speed: float, seed: int
-) -> CallRequest:
-    """Build the call that repeats an operation; the scheduler adds where a rollback goes to."""
-    arguments: tuple[Any, ...] = ()
-    options: dict[str, Any] = {}
-    capabilities = adapter.capabilities
-    if op.op == "append":
-        arguments = (_build_messages(op, adapter, seed),)
-        if op.key is not None and "keys" in capabilities:
-            options["key"] = op.key
-        if op.ttl_s is not None and "ttl" in capabilities:
-            options["ttl_s"] = op.ttl_s / speed
-    elif op.op == "read" and op.limit is not None and "limit" in capabilities:
-        options["limit"] = op.limit
-    elif op.op == "trim":
-        arguments = (op.keep or 0,)
-    elif op.op == "fork":
-        arguments = (op.target,)
-    return CallRequest(
-        lane=op.worker, method=op.op, session=session, arguments=arguments, options=options
+def identify(message: Any) -> str:
+    """The id of a message of a replay: a hash, as in any trace."""
+    return _HASHER.hash_message(read_fields(message)).token
+
+
+def _build_step(
+    op: TraceOperation, *, adapter: Adapter, speed: float, seed: int, number: int = -1
+) -> ReplayStep:
+    """Build the call that repeats an operation, as far as the store offers it."""
+    appends, claimed = op.op == "append", adapter.capabilities
+    messages = _build_messages(op, adapter, seed) if appends else []
+    hashed = [_HASHER.hash_message(message) for message in messages]
+    asked: dict[str, Any] = {
+        "op": op.op,
+        "session": op.session,
+        "ids": tuple(each.token for each in hashed),
+        "limit": op.limit if op.op == "read" and "limit" in claimed else None,
+        "keep": op.keep or 0 if op.op == "trim" else None,
+        "snapshot": op.snapshot if op.op in ("snapshot", "rollback") else None,
+        "target": op.target,
+        "key": op.key if appends and "keys" in claimed else None,
+        "ttl_s": op.ttl_s / speed if op.ttl_s is not None and "ttl" in claimed else None,
+    }
+    line = TraceOperation(
+        worker=op.worker,
+        invoke_ns=0,
+        complete_ns=None,
+        outcome="info",
+        verb=op.op,
+        sizes=tuple(each.size for each in hashed),
+        roles=tuple(each.role for each in hashed),
+        structured=any(each.structured for each in hashed),
+        contents=op.contents,
+        **asked,
+    )
+    found = _WORKER.fullmatch(op.worker)
+    return ReplayStep(
+        number=number,
+        group=found["group"] if found else op.worker,
+        program=Program(op.worker, (Call(**asked, messages=messages),), identify),
+        recorded=op,
+        line=line,
     )
 
 
-def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
+def _list_processes(steps: Sequence[ReplayStep]) -> set[str]:
     """Return the processes that occur in a trace."""
-    found = [_WORKER.fullmatch(step.line.worker) for step in steps]
+    found = [_WORKER.fullmatch(step.lane) for step in steps]
     return {each["pid"] for each in found if each is not None}
 
 
-def has_tasks(steps: Sequence[ReplayStep]) -> bool:
+def _has_tasks(steps: Sequence[ReplayStep]) -> bool:
     """Return whether tasks of an event loop made some of the calls."""
-    found = [_WORKER.fullmatch(step.line.worker) for step in steps]
+    found = [_WORKER.fullmatch(step.lane) for step in steps]
     return any(each is not None and each["kind"] == "a" for each in found)
 
 
@@ -231,3 +278,37 @@ def _build_text(seed: str, size: int) -> str:
         words.append(random.choice(_WORDS))
         length += 1 + len(words[-1])
     return " ".join(words)[: max(12, size)]
+
+
+# How workers run
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMode:
+    """How the workers of a replay run."""
+
+    workers: WorkerKind
+    flavour: Flavour
+
+
+def choose_worker_mode(
+    subject: StoreUnderTest, steps: list[ReplayStep], asked: WorkerKind | None
+) -> WorkerMode:
+    """Choose how workers run: as in the trace, or as close to it as the store allows."""
+    adapter, flavours = subject.adapter, subject.flavours
+    wanted = asked
+    if wanted is None and len(_list_processes(steps)) > 1:
+        wanted = "processes"
+    elif wanted is None and _has_tasks(steps):
+        wanted = "tasks"
+    elif wanted is None and not _list_processes(steps) and subject.worker_pool is not None:
+        # A history that does not say how it ran.
+        wanted = "processes"
+    if wanted == "processes" and subject.worker_pool is not None:
+        awaited = _has_tasks(steps) or "blocking" not in flavours
+        return WorkerMode("processes", "async" if awaited and "async" in flavours else "blocking")
+    if "async" in flavours and (wanted == "tasks" or "blocking" not in flavours):
+        return WorkerMode("tasks", "async")
+    if adapter.reach == "handle" and not adapter.thread_safe and "async" in flavours:
+        return WorkerMode("tasks", "async")
+    return WorkerMode("threads", "blocking")

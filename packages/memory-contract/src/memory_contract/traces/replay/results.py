@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from memory_contract.history import Operation
-from memory_contract.report.text import counted, visible
+from memory_contract.printable import escape_unseen
+from memory_contract.report.text import counted
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import ReplayLevel, TraceCall
-from memory_contract.traces.replay.host_pool import WorkerMode
-from memory_contract.traces.replay.plan import ReplayStep
+from memory_contract.traces.replay.plan import ReplayStep, WorkerMode
 
 ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
 EXIT_ERROR: Final = 4
@@ -81,8 +81,9 @@ class Replay:
     overlaps: Overlaps = field(default_factory=Overlaps)
     operations: int = 0
     notes: tuple[str, ...] = ()
-    # Whether it is UNKNOWN for want of an overlap alone.
+    # Whether it is UNKNOWN for want of an overlap alone, or because the store hangs.
     vacuous: bool = False
+    hangs: bool = False
     # What the trace uses and the store does not offer.
     lacking: frozenset[str] = frozenset()
 
@@ -108,7 +109,7 @@ def render_replay(found: Replay) -> str:
         lines.append(f"  {found.reason}")
     lines += [f"  {line}" for line in _describe_run(found)]
     lines += [f"  note: {note}" for note in found.notes]
-    text = "\n".join(map(visible, lines)) + "\n"
+    text = "\n".join(map(escape_unseen, lines)) + "\n"
     if found.verdict in ("FAILED", "CHANGED") and found.explanation is not None:
         return f"{text}\n{render_explanation(found.explanation)}"
     return text
@@ -134,10 +135,10 @@ def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation
     recorded = kept = 0
     open_: list[tuple[int, int, ReplayStep]] = []
     for step in sorted(steps, key=lambda each: each.line.invoke_ns):
-        while open_ and open_[0][0] < step.line.invoke_ns:
+        while open_ and open_[0][0] < step.recorded.invoke_ns:
             heapq.heappop(open_)
         for _, _, other in open_:
-            if other.call.lane == step.call.lane:
+            if other.lane == step.lane:
                 continue
             recorded += 1
             one, two = replayed.get(other.number), replayed.get(step.number)
@@ -145,7 +146,8 @@ def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation
             if recorded >= PAIRS_MAX:
                 return Overlaps(recorded, kept)
         # One that never came back overlaps nothing for certain but what was open with it.
-        end = step.line.invoke_ns if step.line.complete_ns is None else step.line.complete_ns
+        line = step.recorded
+        end = line.invoke_ns if line.complete_ns is None else line.complete_ns
         heapq.heappush(open_, (end, step.number, step))
     return Overlaps(recorded, kept)
 

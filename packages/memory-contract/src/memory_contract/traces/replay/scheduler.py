@@ -1,44 +1,58 @@
-"""The scheduler of a replay: the order in which calls are made.
+"""The scheduler of a replay: rounds of calls, each of them a race.
 
 A trace says which operations were over before another began, and which overlapped. So does a
-replay: a call is made only when all are back that were back before it in the trace, and calls that
-were open at the same time are made at the same moment.
+replay: it makes a call only when all are back that were back before it in the trace, and calls that
+may overlap begin together. What comes next depends on what came of every call before it, such as
+the store's id of a snapshot: so a round is raced, and its logs are read, before the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
 
-from memory_contract.traces.format import ReplayLevel, TraceCall, TraceOperation
-from memory_contract.traces.replay.host import CallRequest, CallResult
-from memory_contract.traces.replay.host_pool import HostPool
-from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
+from memory_contract.calls import Log, Program, format_error, run
+from memory_contract.handles import Loop, close, open_handle
+from memory_contract.runner import StoreUnderTest
+from memory_contract.traces.format import ReplayLevel, TraceOperation
+from memory_contract.traces.replay.plan import FINAL, ReplayPlan, ReplayStep, WorkerMode
+from memory_contract.workers.pool import StoreRaised, Worker
+from memory_contract.workers.races import race_tasks, race_threads
 
 # The caller ended and never heard of it, or its task was cancelled.
 ReplayFault = Literal["kill", "cancel"]
 
-# How far calls of one moment are moved apart, when a pattern is tried again: one of these, at most.
-# Calls on a quick store are over in microseconds.
-JITTERS_NS: Final = (1, 1, 50_000, 300_000, 1_500_000)
+# When a pattern is tried again, how far the calls of a round are moved apart: one of these, at
+# most. Calls on a quick store are over in microseconds.
+JITTERS_S: Final = (0.0, 0.0, 5e-5, 3e-4, 1.5e-3)
+# And how many of them are made a round later than they could be: one that overlapped calls of two
+# rounds overlaps those of the other one then.
+LATER: Final = 0.25
 # Of the time that passed between two calls on a session that expires, what is too short to matter.
 PAUSE_S_MIN: Final = 0.01
 # How long after a call was begun it is cancelled, or its process killed, at most, when a pattern is
 # tried again.
 STRIKE_S_MAX: Final = 0.002
-SETUP: Final = "before"
-FINAL: Final = "final"
+# Calls of other processes begin at a moment by which all have been told.
+TOLD_NS: Final = 1_000_000
+TELLING_NS: Final = 500_000
+# How long a thread is made to give way, and after how many calls within the store's code at most.
+GIVE_WAY_S: Final = 0.001
+CALLS_IN_MAX: Final = 10
 
 
 @dataclass(slots=True)
 class ReplayRun:
     """The result of one run."""
 
-    lines: list[TraceCall] = field(default_factory=list)
+    lines: list[TraceOperation] = field(default_factory=list)
     # The line that each step became.
     by_step: dict[int, TraceOperation] = field(default_factory=dict)
     # What the store raised where it had not in the trace.
@@ -50,198 +64,294 @@ class ReplayRun:
 
 
 class Scheduler:
-    """Runs a plan on hosts."""
+    """Runs a plan against a store, in a workspace of its own."""
 
     def __init__(
-        self, plan: ReplayPlan, hosts: HostPool, *, level: ReplayLevel, jitter: Random | None
+        self,
+        plan: ReplayPlan,
+        subject: StoreUnderTest,
+        workspace: Path,
+        way: WorkerMode,
+        *,
+        level: ReplayLevel,
+        jitter: Random | None,
     ) -> None:
         self._plan = plan
-        self._hosts = hosts
+        self._adapter = subject.adapter
+        self._worker_pool = subject.worker_pool
+        self._workspace = workspace
+        self._way = way
         self._level = level
         self._jitter = jitter
-        self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
+        # For what must differ between calls also in the first run.
+        self._random = jitter or Random(0)  # noqa: S311 -- runs must repeat
+        self._apart_s = jitter.choice(JITTERS_S) if jitter is not None else 0.0
+        self._loop = Loop() if way.flavour == "async" and way.workers != "processes" else None
+        # Who calls what: a handle in this process, or a process that has opened one.
+        self._open: dict[str, Any] = {}
+        everything = (*plan.setup, *plan.steps, *plan.final)
+        self._left = Counter(map(self._get_owner, everything))
         # The store's ids of the snapshots of the trace.
-        self._snapshots: dict[str | None, Any] = {}
-        # The step that each lane is at, and its line if it is never heard of again.
-        self._open: dict[str, tuple[ReplayStep, TraceCall]] = {}
-        self._left = Counter(step.call.lane for step in plan.steps)
+        self._names: dict[str, Any] = {}
         self._last_ns: dict[str, tuple[int, int]] = {}
         self.run = ReplayRun()
 
     def run_plan(self) -> ReplayRun:
         """Run all steps, then read every session."""
-        self._set_up()
+        later = LATER if self._jitter is not None else 0.0
+        rounds = plan_rounds(self._plan.steps, self._random, later)
         if self._level == "sequential":
-            for step in self._plan.steps:
-                self._begin([step])
-                self._end(step)
-        else:
-            self._run_concurrently()
-        for step, _ in list(self._open.values()):
-            self._end(step)
-        self._read_all()
+            rounds = [[step] for step in self._plan.steps]
+        try:
+            for steps in (
+                *([step] for step in self._plan.setup),
+                *rounds,
+                *([step] for step in self._plan.final),
+            ):
+                self._run_round(steps)
+        finally:
+            self._close_all()
         return self.run
 
-    def _run_concurrently(self) -> None:
-        waiting: list[ReplayStep] = []
-        for step, begins in iter_events(self._plan.steps):
-            if begins:
-                if any(step.call.lane == other.call.lane for other in waiting):
-                    self._begin(waiting)
-                    waiting = []
-                waiting.append(step)
-                continue
-            self._begin(waiting)
-            waiting = []
-            self._end(step)
-        self._begin(waiting)
-
-    def _begin(self, steps: Sequence[ReplayStep]) -> None:
+    def _run_round(self, steps: Sequence[ReplayStep]) -> None:
         """Make some calls at the same moment."""
-        ready: list[tuple[ReplayStep, CallRequest]] = []
+        ready: list[ReplayStep] = []
         for step in steps:
-            if step.call.lane in self._open:
-                self._end(self._open[step.call.lane][0])
-            self._pause(step)
-            call = self._complete_call(step)
-            if call is None:
-                self.run.skipped += 1
-                self._finish_step(step)
-            else:
+            if self._is_possible(step):
+                self._pause(step)
                 # Opened before the moment: what takes time must not take it from the others.
-                self._hosts.open(call.lane, step.group)
-                ready.append((step, call))
-        moment = self._hosts.plan_moment(len(ready))
-        for step, call in ready:
-            late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
-            timed = replace(call, start_ns=moment + late if moment else 0)
-            self._open[call.lane] = step, self._hosts.call(call.lane, "start", timed)
-        for step, _ in ready:
-            if self._is_open(step):
-                self._strike(step)
+                self._open_owner(step)
+                ready.append(step)
+            else:
+                self.run.skipped += 1
+        began_ns = time.monotonic_ns()
+        for step, log in zip(ready, self._race(ready) if ready else (), strict=True):
+            self._add_log(step, log, began_ns)
+        for owner, count in Counter(map(self._get_owner, steps)).items():
+            self._left[owner] -= count
+            if not self._left[owner] and owner in self._open:
+                self._close_owner(owner)
 
-    def _is_open(self, step: ReplayStep) -> bool:
-        return step.call.lane in self._open and self._open[step.call.lane][0] is step
-
-    def _complete_call(self, step: ReplayStep) -> CallRequest | None:
-        """Return the call of a step; None if its snapshot does not exist here."""
-        if step.line.op == "rollback":
-            if step.line.snapshot not in self._snapshots:
-                return None
-            return replace(step.call, arguments=(self._snapshots[step.line.snapshot],))
-        return None if step.line.op == "fork" and step.line.snapshot is not None else step.call
-
-    def _end(self, step: ReplayStep) -> None:
-        """Wait for the call of a step."""
-        if not self._is_open(step):
-            return
-        answer: CallResult = self._hosts.call(step.call.lane, "finish", step.call.lane)
-        self._add_line(step, answer)
-        if answer.raised and step.line.outcome == "ok" and not self._is_fair(step):
-            self.run.surprises.append(f"{step.line.op} raised {answer.raised}")
-        self._finish_step(step)
-
-    def _add_line(self, step: ReplayStep, answer: CallResult) -> None:
-        self.run.lines.append(answer.line)
-        if isinstance(answer.line, TraceOperation):
-            self.run.by_step[step.number] = answer.line
-        if answer.snapshot is not None:
-            self._snapshots[step.line.snapshot] = answer.snapshot
-
-    def _is_fair(self, step: ReplayStep) -> bool:
-        """Return whether an error is allowed: nothing was written, or faults are injected."""
-        line = self.run.by_step.get(step.number)
-        return self._level == "faults" or (line is not None and line.outcome == "fail")
-
-    def _finish_step(self, step: ReplayStep) -> None:
-        lane, recorded = step.call.lane, step.line
-        self._open.pop(lane, None)
-        if step.number in self.run.by_step:
-            line = self.run.by_step[step.number]
-            end = line.complete_ns or time.monotonic_ns()
-            before = recorded.complete_ns or recorded.invoke_ns
-            self._last_ns[step.call.session] = (before, end)
-        self._left[lane] -= 1
-        if self._left[lane] == 0:
-            self._hosts.leave(lane)
+    def _is_possible(self, step: ReplayStep) -> bool:
+        """Return whether the snapshot of a step exists here; no store forks from one."""
+        if step.call.op == "rollback":
+            return step.call.snapshot in self._names
+        return step.call.op != "fork" or step.recorded.snapshot is None
 
     def _pause(self, step: ReplayStep) -> None:
         """Wait as long as the trace did before a call on a session that expires."""
         known = self._last_ns.get(step.call.session)
-        if step.call.session not in self._plan.expiring or known is None:
+        if step.call.session not in self._plan.expiring or known is None or step.number < 0:
             return
         before_ns, ended_ns = known
-        gap_s = (step.line.invoke_ns - before_ns) / 1e9 / self._plan.speed
+        gap_s = (step.recorded.invoke_ns - before_ns) / 1e9 / self._plan.speed
         left_s = gap_s - (time.monotonic_ns() - ended_ns) / 1e9
         if left_s > PAUSE_S_MIN:
             time.sleep(left_s)
 
-    # Faults
+    def _add_log(self, step: ReplayStep, log: Log | None, began_ns: int) -> None:
+        """Add the line of a call; without a log it was never heard of again."""
+        line, raised = replace(step.line, invoke_ns=began_ns), ""
+        if log is not None:
+            self._names |= log.names
+            (done,) = log.operations
+            raised = log.errors[0][1] if log.errors else ""
+            line = replace(
+                step.line,
+                invoke_ns=done.invoke_ns,
+                complete_ns=done.complete_ns,
+                outcome=done.outcome,
+                value=done.value,
+                error=raised.partition(":")[0],
+            )
+        self.run.lines.append(line)
+        self.run.by_step[step.number] = line
+        # An error is fair where nothing was written, and where faults are made.
+        fair = self._level == "faults" or line.outcome == "fail" or step.recorded.outcome != "ok"
+        if raised and (step.number < 0 or not fair):
+            self.run.surprises.append(f"{step.call.op} raised {raised}")
+        before = step.recorded.complete_ns or step.recorded.invoke_ns
+        self._last_ns[step.call.session] = (before, line.complete_ns or time.monotonic_ns())
 
-    def _strike(self, step: ReplayStep) -> None:
-        """Cancel a call that was started or kill its process, as in the trace."""
-        fault = find_fault(step) if self._level == "faults" else None
-        after_s = self._jitter.random() * STRIKE_S_MAX if self._jitter is not None else 0.0
-        if fault == "cancel":
-            if self._hosts.way.flavour != "async":
-                why = "the store is not awaited"
-                self.run.unmade["calls that could not be cancelled", why] += 1
-                return
-            self._hosts.call(step.call.lane, "cancel", step.call.lane, after_s)
-        elif fault == "kill":
-            time.sleep(after_s)
-            if not self._kill(step):
+    # Handles
+
+    def _get_owner(self, step: ReplayStep) -> str:
+        """Who makes a call: whoever shares a handle with its worker."""
+        if self._adapter.reach == "handle":
+            return ""
+        if step.number < 0:
+            return f"{step.lane} of the replay"
+        shared = self._way.flavour == "async" or self._adapter.thread_safe
+        return step.group if shared else step.lane
+
+    def _open_owner(self, step: ReplayStep) -> None:
+        owner = self._get_owner(step)
+        if owner in self._open:
+            return
+        # The last reads are made by a fresh process where the store allows it.
+        is_last = step.lane == FINAL and step.number < 0 and self._adapter.reach == "machine"
+        if self._worker_pool is not None and (self._way.workers == "processes" or is_last):
+            self._open[owner] = worker = self._worker_pool.start_worker()
+            worker.ask("open", self._workspace, self._way.flavour)
+            return
+        try:
+            self._open[owner] = open_handle(
+                self._adapter, self._workspace, self._way.flavour, self._loop
+            )
+        except Exception as error:
+            raise StoreRaised(format_error(error)) from error
+
+    def _close_owner(self, owner: str) -> None:
+        found = self._open.pop(owner)
+        # How a store ends is for the cases to judge.
+        with contextlib.suppress(Exception):
+            if isinstance(found, Worker):
+                found.end()
+            else:
+                close(found, self._loop)
+
+    def _close_all(self) -> None:
+        for owner in list(self._open):
+            self._close_owner(owner)
+        if self._loop is not None:
+            self._loop.close()
+
+    # One round
+
+    def _race(self, steps: Sequence[ReplayStep]) -> Sequence[Log | None]:
+        programs = [
+            replace(step.program, delay_s=self._draw(self._apart_s) if len(steps) > 1 else 0.0)
+            for step in steps
+        ]
+        handles = [self._open[self._get_owner(step)] for step in steps]
+        cancels = {step.lane: self._draw(STRIKE_S_MAX) for step in steps if self._cancels(step)}
+        if isinstance(handles[0], Worker):
+            return self._race_processes(steps, programs, handles, cancels)
+        for step in steps:
+            if self._find_fault(step) == "kill":
                 why = "they have no process of their own"
                 self.run.unmade["callers that could not be killed", why] += 1
-                return
-        else:
-            return
-        self.run.struck += 1
+        if self._loop is not None:
+            race = race_tasks(programs, self._names, handles, cancels=cancels)
+            found: list[Log] = self._loop.settle(race)
+            return found
+        if len(steps) == 1:
+            log = Log()
+            run(handles[0], programs[0], dict(self._names), log)
+            return [log]
+        handles = [_PreemptedHandle(each, self._random) for each in handles]
+        return race_threads(programs, self._names, handles=handles)
 
-    def _kill(self, step: ReplayStep) -> bool:
-        lost = [each for each in self._open.values() if each[0].group == step.group]
-        if not self._hosts.kill(step.call.lane):
+    def _race_processes(
+        self,
+        steps: Sequence[ReplayStep],
+        programs: Sequence[Program],
+        workers: Sequence[Worker],
+        cancels: dict[str, float],
+    ) -> list[Log | None]:
+        start_ns = time.monotonic_ns() + TOLD_NS + TELLING_NS * len(steps) if steps[1:] else 0
+        names = {each: self._names[each] for s in steps if (each := s.call.snapshot) in self._names}
+        theirs: dict[Worker, list[Program]] = {}
+        for worker, program in zip(workers, programs, strict=True):
+            theirs.setdefault(worker, []).append(program)
+        for worker, some in theirs.items():
+            worker.tell("race", some, names, start_ns, cancels)
+        killed = set()
+        for step, worker in zip(steps, workers, strict=True):
+            if self._find_fault(step) == "kill":
+                time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+                time.sleep(self._draw(STRIKE_S_MAX))
+                worker.strike()
+                self.run.struck += 1
+                killed.add(worker)
+        logs: dict[str, Log] = {}
+        for worker in theirs:
+            # What a killed one may have answered, nobody heard.
+            if worker not in killed:
+                logs |= {log.operations[0].worker: log for log in worker.answer()}
+        for owner in [owner for owner, opened in self._open.items() if opened in killed]:
+            self._open.pop(owner).kill()
+        return [logs.get(step.lane) for step in steps]
+
+    def _draw(self, seconds: float) -> float:
+        """Draw a time of at most so long; none in the first run."""
+        return self._jitter.random() * seconds if self._jitter is not None else 0.0
+
+    def _find_fault(self, step: ReplayStep) -> ReplayFault | None:
+        return find_fault(step) if self._level == "faults" and step.number >= 0 else None
+
+    def _cancels(self, step: ReplayStep) -> bool:
+        """Return whether a call is to be cancelled, and can be."""
+        if self._find_fault(step) != "cancel":
             return False
-        for each, announced in lost:
-            self._add_line(each, CallResult(line=announced))
-            self._finish_step(each)
+        if self._way.flavour != "async":
+            why = "the store is not awaited"
+            self.run.unmade["calls that could not be cancelled", why] += 1
+            return False
+        self.run.struck += 1
         return True
 
-    # Around it
 
-    def _set_up(self) -> None:
-        for session, count in self._plan.before.items():
-            for number in range(count):
-                message = {"role": "user", "content": f"older {session} {number}"}
-                self._call_now(SETUP, "append", session, [message])
-        if self._plan.before:
-            self._hosts.leave(SETUP)
+class _PreemptedHandle:
+    """A handle whose calls let other threads run once, somewhere in the store's own code.
 
-    def _read_all(self) -> None:
-        sessions = self._plan.sessions
-        if not sessions:
-            return
-        self._hosts.open_fresh(FINAL)
-        for session in sessions:
-            self._call_now(FINAL, "read", session)
+    Threads may at any time, but calls of a store in memory are over before they do.
+    """
 
-    def _call_now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
-        self._hosts.open(lane, lane)
-        request = CallRequest(lane=lane, method=method, session=session, arguments=arguments)
-        self._hosts.call(lane, "start", request)
-        answer: CallResult = self._hosts.call(lane, "finish", lane)
-        self.run.lines.append(answer.line)
-        if answer.raised:
-            self.run.surprises.append(f"{method} raised {answer.raised}")
+    def __init__(self, handle: Any, random: Random) -> None:
+        self._handle = handle
+        self._left = random.randrange(1, CALLS_IN_MAX)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._handle, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            before = sys.getprofile()
+            sys.setprofile(self._count)
+            try:
+                return method(*arguments, **options)
+            finally:
+                sys.setprofile(before)
+
+        return call
+
+    def _count(self, _: object, event: str, __: object) -> None:
+        if event in ("call", "c_call"):
+            self._left -= 1
+            if self._left == 0:
+                time.sleep(GIVE_WAY_S)
 
 
-def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
+def plan_rounds(
+    steps: Sequence[ReplayStep], random: Random, later: float = 0.0
+) -> list[list[ReplayStep]]:
+    """Spread steps over rounds: after all that were over before them, and after their own worker's.
+
+    `later` is the share of them that come a round later than they could.
+    """
+    rounds: list[list[ReplayStep]] = []
+    place: dict[int, int] = {}
+    lanes: dict[str, int] = {}
+    over = -1
+    for step, begins in _iter_events(steps):
+        if begins:
+            at = max(over, lanes.get(step.lane, -1)) + 1
+            at += random.random() < later
+            place[step.number] = lanes[step.lane] = at
+            rounds += ([] for _ in range(at + 1 - len(rounds)))
+            rounds[at].append(step)
+        else:
+            over = max(over, place[step.number])
+    return [each for each in rounds if each]
+
+
+def _iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
     """Yield every start (True) and end of a step in order; at one moment, starts come first."""
-    found = [(step.line.invoke_ns, 0, step.number, step) for step in steps]
+    found = [(step.recorded.invoke_ns, 0, step.number, step) for step in steps]
     found += [
-        (step.line.complete_ns, 1, step.number, step)
+        (step.recorded.complete_ns, 1, step.number, step)
         for step in steps
-        if step.line.complete_ns is not None
+        if step.recorded.complete_ns is not None
     ]
     for _, ends, _, step in sorted(found, key=lambda event: event[:3]):
         yield step, not ends
@@ -249,7 +359,7 @@ def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]
 
 def find_fault(step: ReplayStep) -> ReplayFault | None:
     """Infer the fault that struck a call from its outcome in the trace."""
-    line = step.line
+    line = step.recorded
     if line.outcome != "info":
         return None
     if line.complete_ns is None:
