@@ -12,7 +12,7 @@ from typing import Final
 
 from scoreboard import results
 from scoreboard.board import ROOT, Board, say
-from scoreboard.cases import GATES
+from scoreboard.cases import GATES, SEARCH_GATE
 from scoreboard.html_page import to_html
 from scoreboard.markdown_page import to_markdown
 from scoreboard.results import Run
@@ -34,14 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not asked.pages:
         chosen = _chosen(asked.only)
         began = time.monotonic()
-        before = runs if asked.only else runs[: asked.again]
+        before = runs if asked.only or asked.gate else runs[: asked.again]
 
         def keep(newer: Run) -> None:
             nonlocal runs
-            runs = _with(before, newer, again=asked.again)
+            runs = _with(before, newer, again=asked.again, gate=asked.gate)
             results.write(file, runs)
 
-        Board(chosen, say, keep).run(asked.jobs)
+        Board(chosen, say, keep, gate=asked.gate).run(asked.jobs)
         say(f"{len(chosen)} stores in {(time.monotonic() - began) / 60:.0f} minutes")
     write_pages(asked.folder, runs)
     say(f"Wrote {asked.folder}/scoreboard.md, scoreboard.html and scoreboard.json.gz.")
@@ -54,10 +54,10 @@ def write_pages(folder: Path, runs: Sequence[Run]) -> None:
     (folder / "scoreboard.html").write_text(to_html(runs), "utf-8")
 
 
-def _with(before: list[Run], newer: Run, *, again: bool) -> list[Run]:
+def _with(before: list[Run], newer: Run, *, again: bool, gate: str) -> list[Run]:
     """The runs that are kept: one, or two to be compared."""
     place = 1 if again and before else 0
-    known = [results.merged(before[place], newer)] if len(before) > place else [newer]
+    known = [results.merged(before[place], newer, gate)] if len(before) > place else [newer]
     return [*before[:place], *known, *before[place + 1 :]]
 
 
@@ -96,6 +96,8 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
                         help="only stores whose id, framework or class has this word; the "
                         "others keep what is known of them")  # fmt: skip
+    parser.add_argument("--gate", choices=[*GATES, SEARCH_GATE], default="",
+                        help="only this gate; of the others, what is known is kept")  # fmt: skip
     parser.add_argument("--again", action="store_true",
                         help="a second run: compare its verdicts with the first one's")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"how many at once ({JOBS})")

@@ -19,6 +19,7 @@ from scoreboard.phrases import (
     command,
     how_it_was_run,
     left_open,
+    list_conversations,
     list_search_cases,
     list_searching,
     list_tried,
@@ -71,7 +72,7 @@ def _table(runs: Sequence[Run]) -> Iterator[str]:
     heads = ("store", "on", "version", *GATES)
     yield f"<thead><tr>{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead>"
     framework = ""
-    for store in list_tried(runs):
+    for store in list_conversations(runs):
         if store.framework != framework:
             framework = store.framework
             yield f'<tr class="framework"><th colspan="{len(heads)}">{escape(framework)}</th></tr>'

@@ -14,6 +14,7 @@ from scoreboard.phrases import (
     command,
     how_it_was_run,
     left_open,
+    list_conversations,
     list_search_cases,
     list_searching,
     list_tried,
@@ -55,7 +56,7 @@ def _table(runs: Sequence[Run]) -> Iterator[str]:
     yield f"| store | on | version | {' | '.join(GATES)} |"
     yield f"|{'---|' * (3 + len(GATES))}"
     framework = ""
-    for store in list_tried(runs):
+    for store in list_conversations(runs):
         if store.framework != framework:
             framework = store.framework
             yield f"| **{framework}** |{' |' * (2 + len(GATES))}"

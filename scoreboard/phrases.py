@@ -60,6 +60,11 @@ def list_tried(runs: Sequence[Run]) -> list[Store]:
     return [store for store in STORES if any(store.id in run.outcomes for run in runs)]
 
 
+def list_conversations(runs: Sequence[Run]) -> list[Store]:
+    """Those of them that keep conversations."""
+    return [store for store in list_tried(runs) if not store.only_search]
+
+
 def versions(runs: Sequence[Run], store: Store) -> str:
     """What was installed in the newest run."""
     known = [run.outcomes[store.id] for run in runs if store.id in run.outcomes]

@@ -26,6 +26,8 @@ class Store:
     environment: str | None = None
     # Why it cannot be run beside the others, if it cannot.
     not_run: str = ""
+    # Whether it keeps memories and no conversations: then it is asked about search alone.
+    only_search: bool = False
 
     @property
     def remark(self) -> str:
@@ -237,5 +239,32 @@ STORES: Final[list[Store]] = [
         ("SqliteDb", "SQLite", "sqlite"),
         ("RedisDb", "Redis", "redis"),
         ("PostgresDb", "PostgreSQL", "postgres"),
+    ),
+    Store(
+        "LlamaIndex",
+        "VectorStoreIndex",
+        "memory",
+        "llama-index-vectors:scoreboard.factories.llama_index_vectors:index",
+        ("llama-index-core",),
+        "llama-index",
+        only_search=True,
+    ),
+    Store(
+        "mem0",
+        "Memory, infer=False (Qdrant)",
+        "files",
+        "scoreboard.factories.mem0:qdrant",
+        ("mem0ai",),
+        "mem0",
+        only_search=True,
+    ),
+    Store(
+        "CrewAI",
+        "LanceDBStorage",
+        "files",
+        "crewai:scoreboard.factories.crewai:lancedb",
+        ("crewai",),
+        "crewai",
+        only_search=True,
     ),
 ]

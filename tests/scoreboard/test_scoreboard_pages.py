@@ -50,6 +50,14 @@ def test_stores_that_search_have_a_table_of_their_own():
     assert "<h2>Search</h2>" in to_html([run])
 
 
+def test_a_store_of_memories_is_in_the_table_of_search_alone():
+    page = to_markdown(
+        [run_of({"mem0/qdrant": [found_by_search("what_was_put_is_found", "PASS")]})]
+    )
+    assert "mem0" not in page[: page.index("## Search")]
+    assert "| | mem0 `Memory, infer=False (Qdrant)`, files |" in page
+
+
 def test_the_page_says_whether_two_runs_agree():
     assert "of 3 of 3 stores; they agree on each of 18 verdicts" in to_markdown(
         [three_stores(), three_stores()]
