@@ -48,6 +48,8 @@ ANOMALY = {
     "SwallowsAFullTable": "lost append",
     "RetriesTheTransaction": "duplicate",
     "StaysWithTheOldServer": "does not recover",
+    "WritesAgainInDoubt": "wrong pending writes",
+    "PrunesInTwoTransactions": "lost append",
 }
 
 
