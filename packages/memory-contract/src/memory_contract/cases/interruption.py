@@ -1,7 +1,7 @@
 """Interrupts what a store does beside its entries, of which the checker knows nothing.
 
 A process is killed at steps of it, or the replies of a server are lost. The case says what is done,
-and judges what a fresh process finds.
+and judges what others find.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import contextlib
 from abc import ABC, abstractmethod
 from typing import Final
 
-from memory_contract.adapter import Refused
+from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseVacuous, Client
 from memory_contract.cases.perturbation import draw_positions
 from memory_contract.cases.proxied_store import CUTS, REQUESTS_MAX, insert_proxy
 from memory_contract.faults.proxy import ProxyFault
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
-from memory_contract.workers.pool import StoreRaised, WorkerLost
+from memory_contract.workers.pool import WorkerLost
 
 # How many kills there are.
 KILLS: Final = 10
@@ -60,7 +60,8 @@ class Interruption(ABC):
                 self.act(writer, name)
                 acknowledged = True
             _kill(writer)
-            self._judge_afresh(name, acknowledged, f"a kill at step {step}")
+            with contextlib.closing(self.context.open_in_process()) as reader:
+                self._judge(reader, name, acknowledged, f"a kill at step {step}")
 
     def lose_replies(self) -> None:
         """Lose the reply to each of its requests.
@@ -68,6 +69,7 @@ class Interruption(ABC):
         Each time on a new handle: whether a store goes on by itself is asked by other cases.
         """
         with insert_proxy(self.context) as proxy:
+            reader = self.context.open()
             for what in CUTS:
                 for nth in range(1, REQUESTS_MAX + 1):
                     with contextlib.closing(self.context.open(server=proxy.url)) as writer:
@@ -80,19 +82,18 @@ class Interruption(ABC):
                             acknowledged = True
                         proxy.heal()
                     after = f"the reply to request {nth} was lost ({what})"
-                    self._judge_afresh(name, acknowledged, after)
+                    self._judge(reader, name, acknowledged, after)
                     if len(proxy.struck) == before:
                         break
             if not proxy.struck:
                 raise CaseVacuous("no reply was lost")
 
-    def _judge_afresh(self, name: str, acknowledged: bool, after: str) -> None:
-        with contextlib.closing(self.context.open_in_process()) as reader:
-            try:
-                self.judge(reader, name, acknowledged, after)
-            except (StoreRaised, Refused) as error:
-                proof = f"after {after}, a fresh process meets {error}"
-                self.context.fail("unusable afterwards", proof, session=name)
+    def _judge(self, reader: Client, name: str, acknowledged: bool, after: str) -> None:
+        try:
+            self.judge(reader, name, acknowledged, after)
+        except Exception as error:  # noqa: BLE001 -- the interruption is over
+            proof = f"after {after}, another handle meets {format_error(error)}"
+            self.context.fail("unusable afterwards", proof, session=name)
 
 
 def _kill(client: Client) -> None:
