@@ -284,6 +284,43 @@ class WritesAgainInDoubt(RedisCheckpoints):
         return [(task, text) for task, text in map(json.loads, found)]
 
 
+class RedisAudit(RedisLog):
+    """Pushes a line with each append, in one transaction."""
+
+    capabilities: ClassVar = ("audit",)
+
+    def _push_line(self, client: Any, session: str) -> None:
+        client.rpush(f"{self._key(session)}:audit", "an append")
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Push both."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.rpush(self._key(session), *map(json.dumps, messages))
+            self._push_line(pipeline, session)
+            pipeline.execute()
+
+    def start_audit(self) -> None:
+        """There are lines anyway."""
+
+    def audit(self, session: str) -> list[dict[str, str]]:
+        """The lines; that they are no chain is another sin."""
+        found: Any = self._client.lrange(f"{self._key(session)}:audit", 0, -1)
+        return [{"hash": f"{number} {line}"} for number, line in enumerate(found)]
+
+    def verify_audit(self, session: str, head: str | None = None, lines: Any = None) -> bool:
+        """Whether the line that was kept is there."""
+        return head is None or {"hash": head} in (lines or self.audit(session))
+
+
+class LineBeforeTheChange(RedisAudit):
+    """It pushes a line, and then does what the line says."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Push the line, then the messages."""
+        self._push_line(self._client, session)
+        self._push(session, messages)
+
+
 class AsyncRedisLog:
     """The same list, awaited, on one connection that is thrown away when a call was interrupted."""
 
@@ -579,6 +616,7 @@ _ON_REDIS: Final = (
     (SwallowsAFullDisk, "server_disk_full", "a class of its own: an error taken for a warning"),
     (ConnectionReturnedDirty, "cancel_everywhere", "redis-py#2624; redis-py#2665"),
     (LockKeptAfterCancel, "cancel_everywhere", "openai-agents-python#4202"),
+    (LineBeforeTheChange, "audit_agrees_after_a_lost_reply", "a class of its own: two writes"),
     (WritesAgainInDoubt, "lost_reply_in_pending_writes", "a class of its own: half a guard"),
 )
 _ON_POSTGRES: Final = (
