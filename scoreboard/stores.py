@@ -98,6 +98,8 @@ REMARKS: Final = {
     "langgraph/store_postgres": _ONE_CONNECTION,
     "langgraph/saver_postgres_awaited": _ONE_CONNECTION,
     "langgraph/store_postgres_awaited": _ONE_CONNECTION,
+    "crewai/lancedb": "a process that opened its folder before the first record was saved sees none"
+    " of them; a scope shows what is in others whose names begin like its own",
     "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
     " one breaks",
 }

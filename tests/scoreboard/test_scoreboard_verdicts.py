@@ -63,6 +63,8 @@ def test_a_gate_that_is_asked_alone_takes_nothing_from_the_others():
     run = merged(before, newer, "recall")
     assert run.outcomes[OURS].seen == (passed("sequential"), found_by_search("a", "PASS"))
     assert run.outcomes[SQL] == newer.outcomes[SQL]
+    # The other of two runs, in which it was not asked, says nothing about it.
+    assert choose_verdict([run, run_of({OURS: [passed("sequential")]})], OURS, "recall") == "PASS"
 
 
 def test_results_come_back_from_their_file(tmp_path):
