@@ -45,10 +45,7 @@ def to_markdown(runs: Sequence[Run]) -> str:
 def _opening() -> Iterator[str]:
     for paragraph in ABOUT:
         yield from (paragraph, "")
-    yield (
-        "The same as a page of its own, with a proof for each finding: `docs/scoreboard.html`."
-        " Losses shown again by a few lines without the kit: [scripts](scoreboard/README.md)."
-    )
+    yield "Losses shown again by a few lines without the kit: [scripts](scoreboard/README.md)."
     yield ""
 
 
@@ -115,25 +112,19 @@ def _store(runs: Sequence[Run], store: Store) -> list[str]:
         f"| {gate} | {each.anomaly} | {where(each)} | {times(each, len(runs))} |"
         for gate, each in found
     ]
-    _, first = found[0]
-    assert first.first is not None
-    proof = [line.rstrip() for line in first.first.proof]
-    lines += [
-        "",
-        f"Seen first: {first.anomaly}, in `{first.first.case}`:",
-        "",
-        "```text",
-        *proof,
-        "```",
-        "",
-    ]
-    lines += ["```console", *(f"$ {each}" for each in _commands(store, found)), "```", ""]
+    lines.append("")
+    for gate, each in found:
+        lines += _proof(store, gate, each)
     return lines
 
 
-def _commands(store: Store, found: Sequence[tuple[str, Finding]]) -> list[str]:
-    """Each command once: one case may show several anomalies."""
-    return list(dict.fromkeys(command(store, each) for _, each in found))
+def _proof(store: Store, gate: str, finding: Finding) -> list[str]:
+    """The first proof of a finding, folded."""
+    assert finding.first is not None
+    proof = [line.rstrip() for line in finding.first.proof]
+    summary = f"<details><summary>{gate}: {finding.anomaly}</summary>"
+    shown = ["```text", *proof, "", f"$ {command(store, finding)}", "```"]
+    return [summary, "", *shown, "", "</details>", ""]
 
 
 def _cuts(runs: Sequence[Run]) -> Iterator[str]:

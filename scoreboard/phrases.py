@@ -1,4 +1,4 @@
-"""Words that both pages say."""
+"""What the page says of stores and runs."""
 
 from __future__ import annotations
 

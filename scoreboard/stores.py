@@ -26,8 +26,6 @@ class Store:
     environment: str | None = None
     # Why it cannot be run beside the others, if it cannot.
     not_run: str = ""
-    # Whether it keeps memories and no conversations: then it is asked about search alone.
-    only_search: bool = False
 
     @property
     def remark(self) -> str:
@@ -40,6 +38,11 @@ class Store:
         if self.environment is None:
             return f"indelible/{self.engine.lower()}"
         return f"{self.environment}/{self.target.rpartition(':')[2]}"
+
+    @property
+    def only_search(self) -> bool:
+        """Whether it keeps memories and no conversations: then it is asked about search alone."""
+        return self.id in _MEMORIES
 
     @property
     def folder(self) -> Path:
@@ -64,23 +67,23 @@ class Store:
 
 
 def _of(
-    environment: str, framework: str, packages: str, *stores: tuple[str, Engine, str]
+    environment: str,
+    framework: str,
+    packages: str,
+    *stores: tuple[str, Engine, str],
+    module: str = "",
 ) -> list[Store]:
-    """The stores of a framework: class, engine, and the rest of the target or why there is none."""
-    module = f"scoreboard.factories.{environment.replace('-', '_')}"
+    """The stores of a framework: class, engine, and the kind of target with its factory.
+
+    A factory alone is of the kind that the environment is called; `:name` is an adapter.
+    """
+    module = f"scoreboard.factories.{module or environment.replace('-', '_')}"
     found = []
     for name, engine, rest in stores:
-        kind, _, factory = rest.rpartition(":")
-        found.append(
-            Store(
-                framework,
-                name,
-                engine,
-                f"{kind or environment}:{module}:{factory}",
-                tuple(packages.split()),
-                environment,
-            )
-        )
+        kind, colon, factory = rest.rpartition(":")
+        prefix = kind or ("" if colon else environment)
+        target = f"{prefix}:{module}:{factory}".lstrip(":")
+        found.append(Store(framework, name, engine, target, tuple(packages.split()), environment))
     return found
 
 
@@ -103,6 +106,7 @@ REMARKS: Final = {
     "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
     " one breaks",
 }
+_MEMORIES: Final = ("llama-index/index", "mem0/qdrant", "crewai/lancedb")
 _SEARCH: Final = "it needs the search module of Redis Stack, which this server does not have"
 
 STORES: Final[list[Store]] = [
@@ -242,31 +246,13 @@ STORES: Final[list[Store]] = [
         ("RedisDb", "Redis", "redis"),
         ("PostgresDb", "PostgreSQL", "postgres"),
     ),
-    Store(
-        "LlamaIndex",
-        "VectorStoreIndex",
-        "memory",
-        "llama-index-vectors:scoreboard.factories.llama_index_vectors:index",
-        ("llama-index-core",),
+    *_of(
         "llama-index",
-        only_search=True,
+        "LlamaIndex",
+        "llama-index-core",
+        ("VectorStoreIndex", "memory", "llama-index-vectors:index"),
+        module="llama_index_vectors",
     ),
-    Store(
-        "mem0",
-        "Memory, infer=False (Qdrant)",
-        "files",
-        "scoreboard.factories.mem0:qdrant",
-        ("mem0ai",),
-        "mem0",
-        only_search=True,
-    ),
-    Store(
-        "CrewAI",
-        "LanceDBStorage",
-        "files",
-        "crewai:scoreboard.factories.crewai:lancedb",
-        ("crewai",),
-        "crewai",
-        only_search=True,
-    ),
+    *_of("mem0", "mem0", "mem0ai", ("Memory, infer=False (Qdrant)", "files", ":qdrant")),
+    *_of("crewai", "CrewAI", "crewai", ("LanceDBStorage", "files", "lancedb")),
 ]
