@@ -117,8 +117,9 @@ class OpenUrl:
         if server is not None:
             target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
         open_store = _open_async_with_retries if self.awaited else _open_with_retries
+        reopen = partial(open_store, target, options | AUDIT)
         opened = open_store(target, options)
-        return then(opened, lambda store: StoreHandle(store, open_store, target, options))
+        return then(opened, lambda store: StoreHandle(store, options["embedder"], reopen))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
         engine = find_engine(self.url)
@@ -188,11 +189,12 @@ class StoreHandle:
     """The kit's verbs on a store; awaitables of an async store are passed on."""
 
     def __init__(
-        self, store: Any, open_store: Callable[..., Any], target: str, options: dict[str, Any]
+        self, store: Any, embedder: WordEmbedder, reopen: Callable[[], Any] | None = None
     ) -> None:
         self._store = store
-        self._embedder: WordEmbedder = options["embedder"]
-        self._reopen = partial(open_store, target, options | AUDIT)
+        self._embedder = embedder
+        # Opens the store again, with an audit.
+        self._reopen = reopen
 
     def append(
         self,
@@ -306,6 +308,7 @@ class StoreHandle:
 
     def start_audit(self) -> Any:
         """Open the store again, with an audit."""
+        assert self._reopen is not None
         before, opened = self._store, self._reopen()
         if inspect.isawaitable(opened):
             return self._start_audit_async(opened)
