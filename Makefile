@@ -129,8 +129,9 @@ soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on wit
 	$(BIN)/python -m soak --minutes $(MINUTES) --record docs/soak.md \
 		$(if $(SEED),--seed $(SEED)) $(if $(CHUNK),--chunk $(CHUNK))
 
-soak-kit: $(READY) ## The kit against every goldfish with 50 seeds, each as a test; all of the fault loops
-	INDELIBLE_SEEDS=50 INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
+SEEDS ?= 50
+soak-kit: $(READY) ## The kit against every goldfish with SEEDS (50) seeds, each as a test; all of the fault loops
+	INDELIBLE_SEEDS=$(SEEDS) INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
 		$(addprefix packages/memory-contract/tests/test_,goldfish.py incidents.py) tests/faults
 
 lint: $(READY) ## Style, types and layout
