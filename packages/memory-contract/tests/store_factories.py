@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from llama_index.core import VectorStoreIndex
 from llama_index.core.storage.chat_store import SimpleChatStore
 
-from scoreboard.factories.llama_index_vectors import WordEmbedder, index  # noqa: F401
+from scoreboard.factories.llama_index_vectors import WordEmbedder
 
 # Broken ones keep so many messages of a session and forget the rest.
 KEPT = 3
@@ -133,6 +133,10 @@ class SlowChatStore(SimpleChatStore):
 
 def slow_chat_store(workspace):
     return SlowChatStore()
+
+
+def index(workspace):
+    return VectorStoreIndex([], embed_model=WordEmbedder())
 
 
 class ForgetfulIndex(VectorStoreIndex):

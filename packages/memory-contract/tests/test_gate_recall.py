@@ -24,8 +24,7 @@ def test_a_store_of_langgraph_takes_part():
 
 
 def test_a_vector_index_of_llama_index_takes_part():
-    target = "llama-index-vectors:scoreboard.factories.llama_index_vectors:index"
-    report = check(target, gates=["recall"], seed=3)
+    report = check("llama-index-vectors:store_factories:index", gates=["recall"], seed=3)
     assert report.verdict == "PASS"
     claimed = {(each.case, each.mode) for each in report.results if each.verdict == "PASS"}
     assert {mode for _, mode in claimed} == {"blocking", "async"}
