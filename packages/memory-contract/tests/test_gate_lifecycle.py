@@ -41,7 +41,7 @@ OF_CHECKPOINTS = {
     "lost_reply_in_prune": {"prune"},
 }
 # Those of stores with an audit.
-OF_AUDITS = dict.fromkeys(
+OF_AUDITS = dict.fromkeys(  # noqa: RUF024 -- nobody changes it
     (
         *("every_change_leaves_a_line", "edited_audit_is_noticed"),
         *("audit_agrees_after_a_kill", "audit_agrees_after_a_lost_reply"),
