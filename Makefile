@@ -14,7 +14,7 @@ OLDEST := .venv-oldest
 # Frameworks that ship stores of their own, each in an environment of its own beside indelible.
 FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
 BESIDE := .venv-frameworks
-# Those that the kit's tests need; the others are installed for development.
+# Those that `make test` installs. Those that search would take a minute (mem0) and two (CrewAI, 1.1 GB) more.
 TESTED := adk strands agno
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
@@ -35,7 +35,7 @@ INSTALLED = $(foreach version,$(VERSIONS),$(if $(call find_python,$(version)),$(
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
+.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix test-frameworks frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -110,6 +110,9 @@ test-browser: $(READY) ## The inspector, and the page of a report, in Debian's C
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
 	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_plugin_matrix.py
 
+test-frameworks: $(READY) frameworks ## The kit beside every framework, also those that are too large for `make test`
+	$(BIN)/pytest $(KIT_TESTS)/test_targets_beside.py
+
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
 $(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS)
@@ -118,16 +121,17 @@ $(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS)
 	$(@D)/bin/pip install $(EDITABLE)
 	@touch $@
 
-scoreboard: $(READY) frameworks ## The kit on the frameworks' own stores; ONLY=langchain for some, AGAIN=1 to compare
-	$(BIN)/python -m scoreboard $(addprefix --only ,$(ONLY)) $(if $(AGAIN),--again)
+scoreboard: $(READY) frameworks ## The kit on the frameworks' own stores; ONLY=langchain and GATE=recall for some, AGAIN=1 to compare
+	$(BIN)/python -m scoreboard $(addprefix --only ,$(ONLY)) $(addprefix --gate ,$(GATE)) $(if $(AGAIN),--again)
 
 MINUTES ?= 10
 soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on with SEED and CHUNK
 	$(BIN)/python -m soak --minutes $(MINUTES) --record docs/soak.md \
 		$(if $(SEED),--seed $(SEED)) $(if $(CHUNK),--chunk $(CHUNK))
 
-soak-kit: $(READY) ## The kit against every goldfish with 50 seeds, each as a test; all of the fault loops
-	INDELIBLE_SEEDS=50 INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
+SEEDS ?= 50
+soak-kit: $(READY) ## The kit against every goldfish with SEEDS (50) seeds, each as a test; all of the fault loops
+	INDELIBLE_SEEDS=$(SEEDS) INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
 		$(addprefix packages/memory-contract/tests/test_,goldfish.py incidents.py) tests/faults
 
 lint: $(READY) ## Style, types and layout

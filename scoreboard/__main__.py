@@ -1,4 +1,4 @@
-"""python -m scoreboard: try the stores, and write the pages. `make scoreboard` calls it."""
+"""python -m scoreboard: try the stores, and write the page. `make scoreboard` calls it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Final
 
 from scoreboard import results
 from scoreboard.board import ROOT, Board, say
-from scoreboard.cases import GATES
-from scoreboard.html_page import to_html
+from scoreboard.cases import GATES, SEARCH_GATE
 from scoreboard.markdown_page import to_markdown
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
@@ -34,30 +33,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not asked.pages:
         chosen = _chosen(asked.only)
         began = time.monotonic()
-        before = runs if asked.only else runs[: asked.again]
+        before = runs if asked.only or asked.gate else runs[: asked.again]
 
         def keep(newer: Run) -> None:
             nonlocal runs
-            runs = _with(before, newer, again=asked.again)
+            runs = _with(before, newer, again=asked.again, gate=asked.gate)
             results.write(file, runs)
 
-        Board(chosen, say, keep).run(asked.jobs)
+        Board(chosen, say, keep, gate=asked.gate).run(asked.jobs)
         say(f"{len(chosen)} stores in {(time.monotonic() - began) / 60:.0f} minutes")
-    write_pages(asked.folder, runs)
-    say(f"Wrote {asked.folder}/scoreboard.md, scoreboard.html and scoreboard.json.gz.")
+    (asked.folder / "scoreboard.md").write_text(to_markdown(runs), "utf-8")
+    say(f"Wrote {asked.folder}/scoreboard.md and scoreboard.json.gz.")
     return _agree(runs) if len(runs) > 1 else 0
 
 
-def write_pages(folder: Path, runs: Sequence[Run]) -> None:
-    """Both pages, from what is known."""
-    (folder / "scoreboard.md").write_text(to_markdown(runs), "utf-8")
-    (folder / "scoreboard.html").write_text(to_html(runs), "utf-8")
-
-
-def _with(before: list[Run], newer: Run, *, again: bool) -> list[Run]:
+def _with(before: list[Run], newer: Run, *, again: bool, gate: str) -> list[Run]:
     """The runs that are kept: one, or two to be compared."""
     place = 1 if again and before else 0
-    known = [results.merged(before[place], newer)] if len(before) > place else [newer]
+    known = [results.merged(before[place], newer, gate)] if len(before) > place else [newer]
     return [*before[:place], *known, *before[place + 1 :]]
 
 
@@ -90,17 +83,19 @@ def _chosen(words: Sequence[str]) -> list[Store]:
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m scoreboard",
-        description="The contract kit on the stores that frameworks ship, as pages in docs/.",
+        description="The contract kit on the stores that frameworks ship, as a page in docs/.",
         epilog="For example: python -m scoreboard --only langchain --only adk/sqlite",
     )
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
                         help="only stores whose id, framework or class has this word; the "
                         "others keep what is known of them")  # fmt: skip
+    parser.add_argument("--gate", choices=[*GATES, SEARCH_GATE], default="",
+                        help="only this gate; of the others, what is known is kept")  # fmt: skip
     parser.add_argument("--again", action="store_true",
                         help="a second run: compare its verdicts with the first one's")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"how many at once ({JOBS})")
-    parser.add_argument("--pages", action="store_true", help="run nothing, only write the pages")
-    parser.add_argument("--folder", type=Path, default=DOCS, help="where the pages are (docs)")
+    parser.add_argument("--pages", action="store_true", help="run nothing, only write the page")
+    parser.add_argument("--folder", type=Path, default=DOCS, help="where the page is (docs)")
     return parser.parse_args(arguments)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.results import CONTRACT_VERSION
-from scoreboard.cases import BUDGET_S, ROUNDS, SEED, STORE_S_MAX
+from scoreboard.cases import BUDGET_S, ROUNDS, SEARCH_GATE, SEED, STORE_S_MAX
 from scoreboard.results import Outcome, Run, outcome_of
 from scoreboard.servers import start_servers
 from scoreboard.stores import Store
@@ -37,8 +37,10 @@ Keep = Callable[[Run], None]
 class Board:
     """The stores that are being tried, and how far each is."""
 
-    def __init__(self, stores: Sequence[Store], say: Say, keep: Keep) -> None:
+    def __init__(self, stores: Sequence[Store], say: Say, keep: Keep, *, gate: str = "") -> None:
         self._stores = stores
+        # The only gate that is asked, or all.
+        self._gate = gate
         self._say = say
         # Called with all that is known after each store: a run that is stopped loses little.
         self._keep = keep
@@ -126,6 +128,7 @@ class Board:
                 "scoreboard.worker",
                 store.id,
                 str(answer),
+                SEARCH_GATE if store.only_search else self._gate,
             ]
             paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
             environment = {

@@ -46,6 +46,7 @@ LEFT_OUT: Final = {
 }
 
 
-def list_cases() -> list[Case]:
-    """The cases, gate by gate."""
-    return [case for case in all_cases() if case.name not in LEFT_OUT]
+def list_cases(gate: str = "") -> list[Case]:
+    """The cases, gate by gate, or those of one."""
+    cases = [case for case in all_cases() if case.name not in LEFT_OUT]
+    return [case for case in cases if gate in ("", case.gate)]

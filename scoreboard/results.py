@@ -76,6 +76,11 @@ def write(path: Path, runs: Iterable[Run]) -> None:
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def merged(run: Run, newer: Run) -> Run:
-    """A run with some of its stores tried again."""
-    return replace(newer, outcomes={**run.outcomes, **newer.outcomes})
+def merged(run: Run, newer: Run, gate: str = "") -> Run:
+    """A run with some of its stores tried again, in all gates or in one."""
+    outcomes = dict(newer.outcomes)
+    for store, found in outcomes.items() if gate else ():
+        before = run.outcomes.get(store, Outcome())
+        others = tuple(seen for seen in before.seen if seen.gate != gate)
+        outcomes[store] = replace(found, seen=(*others, *found.seen))
+    return replace(newer, outcomes={**run.outcomes, **outcomes})

@@ -40,6 +40,11 @@ class Store:
         return f"{self.environment}/{self.target.rpartition(':')[2]}"
 
     @property
+    def only_search(self) -> bool:
+        """Whether it keeps memories and no conversations: then it is asked about search alone."""
+        return self.id in _MEMORIES
+
+    @property
     def folder(self) -> Path:
         """Its environment."""
         return OURS if self.environment is None else BESIDE / self.environment
@@ -62,23 +67,23 @@ class Store:
 
 
 def _of(
-    environment: str, framework: str, packages: str, *stores: tuple[str, Engine, str]
+    environment: str,
+    framework: str,
+    packages: str,
+    *stores: tuple[str, Engine, str],
+    module: str = "",
 ) -> list[Store]:
-    """The stores of a framework: class, engine, and the rest of the target or why there is none."""
-    module = f"scoreboard.factories.{environment.replace('-', '_')}"
+    """The stores of a framework: class, engine, and the kind of target with its factory.
+
+    A factory alone is of the kind that the environment is called; `:name` is an adapter.
+    """
+    module = f"scoreboard.factories.{module or environment.replace('-', '_')}"
     found = []
     for name, engine, rest in stores:
-        kind, _, factory = rest.rpartition(":")
-        found.append(
-            Store(
-                framework,
-                name,
-                engine,
-                f"{kind or environment}:{module}:{factory}",
-                tuple(packages.split()),
-                environment,
-            )
-        )
+        kind, colon, factory = rest.rpartition(":")
+        prefix = kind or ("" if colon else environment)
+        target = f"{prefix}:{module}:{factory}".lstrip(":")
+        found.append(Store(framework, name, engine, target, tuple(packages.split()), environment))
     return found
 
 
@@ -96,9 +101,12 @@ REMARKS: Final = {
     "langgraph/store_postgres": _ONE_CONNECTION,
     "langgraph/saver_postgres_awaited": _ONE_CONNECTION,
     "langgraph/store_postgres_awaited": _ONE_CONNECTION,
+    "crewai/lancedb": "a process that opened its folder before the first record was saved sees none"
+    " of them; a scope shows what is in others whose names begin like its own",
     "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
     " one breaks",
 }
+_MEMORIES: Final = ("llama-index/index", "mem0/qdrant", "crewai/lancedb")
 _SEARCH: Final = "it needs the search module of Redis Stack, which this server does not have"
 
 STORES: Final[list[Store]] = [
@@ -238,4 +246,13 @@ STORES: Final[list[Store]] = [
         ("RedisDb", "Redis", "redis"),
         ("PostgresDb", "PostgreSQL", "postgres"),
     ),
+    *_of(
+        "llama-index",
+        "LlamaIndex",
+        "llama-index-core",
+        ("VectorStoreIndex", "memory", "llama-index-vectors:index"),
+        module="llama_index_vectors",
+    ),
+    *_of("mem0", "mem0", "mem0ai", ("Memory, infer=False (Qdrant)", "files", ":qdrant")),
+    *_of("crewai", "CrewAI", "crewai", ("LanceDBStorage", "files", "lancedb")),
 ]

@@ -54,7 +54,10 @@ def choose_verdict(runs: Sequence[Run], store: str, gate: str, case: str | None 
 
     One verdict, or each with how many runs came to it.
     """
-    found = [verdict(run.outcomes[store], gate, case) for run in runs if store in run.outcomes]
+    known = [run.outcomes[store] for run in runs if store in run.outcomes]
+    # A run in which the gate was not asked says nothing about it.
+    asked = [each for each in known if any(seen.gate == gate for seen in each.seen)]
+    found = [verdict(outcome, gate, case) for outcome in asked or known]
     if not found:
         return "NOT RUN"
     if len(set(found)) == 1:

@@ -1,4 +1,4 @@
-"""python -m scoreboard.worker STORE FILE: one store, inside the environment of its framework."""
+"""python -m scoreboard.worker STORE FILE GATE: one store, in its framework's environment."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def build_target(store: Store) -> str:
     return store.target
 
 
-def run_store(store: Store) -> Outcome:
-    """Run the kit."""
+def run_store(store: Store, gate: str) -> Outcome:
+    """Run the kit; all gates, or one."""
     report = check(
         build_target(store),
-        cases=[case.id for case in list_cases()],
+        cases=[case.id for case in list_cases(gate)],
         seed=SEED,
         budget_s=BUDGET_S,
         rounds=ROUNDS,
@@ -69,9 +69,9 @@ def _progress(item: Item, result: CaseResult | None) -> None:
 def main() -> int:
     """Try the store, and write what came of it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    name, file = sys.argv[1:]
+    name, file, gate = sys.argv[1:]
     store = next(store for store in STORES if store.id == name)
-    Path(file).write_text(json.dumps(asdict(run_store(store))), "utf-8")
+    Path(file).write_text(json.dumps(asdict(run_store(store, gate))), "utf-8")
     return 0
 
 

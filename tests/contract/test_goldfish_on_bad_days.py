@@ -48,6 +48,9 @@ ANOMALY = {
     "SwallowsAFullTable": "lost append",
     "RetriesTheTransaction": "duplicate",
     "StaysWithTheOldServer": "does not recover",
+    "LineBeforeTheChange": "wrong audit",
+    "WritesAgainInDoubt": "wrong pending writes",
+    "PrunesInTwoTransactions": "lost append",
 }
 
 

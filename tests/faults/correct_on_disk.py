@@ -1,7 +1,7 @@
 """Correct stores on the standard library's SQLite, with what each claims to survive."""
 
-from memory_contract.goldfish.files import WalFull
 from memory_contract.goldfish.registry import build_adapter
+from tests.support.disk_goldfish import WalFull
 
 
 class JournalTruncated(WalFull):

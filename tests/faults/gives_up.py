@@ -1,7 +1,7 @@
 """A store that is lost after its first error; by itself, for workers import it again and again."""
 
 from memory_contract.adapter import Refused
-from memory_contract.goldfish.files import WalFull
+from tests.support.disk_goldfish import WalFull
 
 
 class GivesUp(WalFull):

@@ -4,7 +4,7 @@ import _ctypes
 import _sqlite3
 
 from memory_contract import Adapter
-from memory_contract.goldfish.files import WalFull
+from tests.support.disk_goldfish import WalFull
 
 
 def hide():

@@ -6,6 +6,7 @@ from bad_disks import expect_pass, ours, result_of
 from memory_contract.cases.crashes import Kills
 from memory_contract.cases.workload import NEEDS
 from memory_contract.goldfish import GOLDFISH, RIGHT
+from tests.support import disk_goldfish  # noqa: F401 -- registers them
 
 ALL = 10**6
 # In parts, which can be done side by side; each with the steps that there are at least. Fewer

@@ -5,8 +5,8 @@ from bad_disks import TIMES, expect_pass, opened_at_process, ours, result_of
 from correct_on_disk import WalNormal
 
 from memory_contract.cases.crashes import PowerCuts
-from memory_contract.goldfish.files import UnsyncedFolder, WalFull
 from memory_contract.goldfish.registry import RIGHT, build_adapter
+from tests.support.disk_goldfish import UnsyncedFolder, WalFull
 
 # Two thousand power cuts in all; twenty thousand in a soak.
 PARTS = range(1, 1 + 4 * TIMES)

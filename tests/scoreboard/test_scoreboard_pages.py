@@ -1,14 +1,11 @@
-"""The pages: made from results alone, and those in `docs` from the results beside them."""
+"""The page: made from results alone, and that in `docs` from the results beside it."""
 
-import html.parser
-import re
 from pathlib import Path
 
 import pytest
 
 from scoreboard import results
 from scoreboard.__main__ import main
-from scoreboard.html_page import to_html
 from scoreboard.markdown_page import to_markdown
 from scoreboard.stores import STORES
 from scoreboard_runs import FILE, OURS, SQL, found_by_search, passed, run_of, three_stores
@@ -47,7 +44,14 @@ def test_stores_that_search_have_a_table_of_their_own():
     assert "FileChatMessageHistory" not in table
     assert "| `what_was_put_is_found` | NOT CLAIMED | PASS |" in table
     assert "| `retracted_is_not_found` | PASS | **FAIL** |" in table
-    assert "<h2>Search</h2>" in to_html([run])
+
+
+def test_a_store_of_memories_is_in_the_table_of_search_alone():
+    page = to_markdown(
+        [run_of({"mem0/qdrant": [found_by_search("what_was_put_is_found", "PASS")]})]
+    )
+    assert "mem0" not in page[: page.index("## Search")]
+    assert "| | mem0 `Memory, infer=False (Qdrant)`, files |" in page
 
 
 def test_the_page_says_whether_two_runs_agree():
@@ -61,34 +65,9 @@ def test_the_page_says_whether_two_runs_agree():
     )
 
 
-class Parser(html.parser.HTMLParser):
-    """Keeps every address that a page names."""
-
-    def __init__(self):
-        super().__init__()
-        self.tags, self.addresses = set(), []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.addresses += [value for name, value in attrs if name in {"src", "href", "action"}]
-
-
-def test_the_html_page_asks_for_nothing_and_shows_what_stores_said_as_text():
-    page = to_html([three_stores()])
-    parser = Parser()
-    parser.feed(page)
-    assert parser.addresses
-    assert all(address.startswith("#") for address in parser.addresses)
-    assert not parser.tags & {"script", "link", "img", "iframe"}
-    assert "&lt;e1&gt; was acknowledged" in page
-    assert "prefers-color-scheme: dark" in page
-    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
-
-
-def test_the_pages_in_the_documents_are_those_of_the_results_beside_them():
+def test_the_page_in_the_documents_is_that_of_the_results_beside_it():
     runs = results.read(DOCS / "scoreboard.json.gz")
     assert (DOCS / "scoreboard.md").read_text("utf-8") == to_markdown(runs)
-    assert (DOCS / "scoreboard.html").read_text("utf-8") == to_html(runs)
 
 
 def test_enough_stores_of_enough_frameworks_were_tried():
@@ -100,7 +79,7 @@ def test_enough_stores_of_enough_frameworks_were_tried():
     assert len(tried) - len(theirs) == 4
 
 
-def test_pages_are_written_without_running_anything(tmp_path):
+def test_the_page_is_written_without_running_anything(tmp_path):
     results.write(tmp_path / "scoreboard.json.gz", [three_stores(), three_stores()])
     assert main(["--pages", "--folder", str(tmp_path)]) == 0
     assert (tmp_path / "scoreboard.md").read_text("utf-8").startswith("# Scoreboard")

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 from scoreboard import results
 from scoreboard.cases import GATES
-from scoreboard.results import Outcome
+from scoreboard.results import Outcome, merged
 from scoreboard.verdicts import choose_verdict, count_compared, differences, findings, verdict
-from scoreboard_runs import FILE, LOST, OURS, RAISED, SQL, passed, run_of, three_stores
+from scoreboard_runs import (
+    FILE,
+    LOST,
+    OURS,
+    RAISED,
+    SQL,
+    found_by_search,
+    passed,
+    run_of,
+    three_stores,
+)
 
 
 def test_a_store_that_raises_is_not_one_that_loses():
@@ -45,6 +55,16 @@ def test_a_changed_verdict_is_found():
     runs = [three_stores(), again]
     assert choose_verdict(runs, FILE, "concurrency") == "FAIL in 1 of 2, RAISES in 1 of 2"
     assert findings(runs, FILE, "concurrency")[0].runs == 1
+
+
+def test_a_gate_that_is_asked_alone_takes_nothing_from_the_others():
+    before = run_of({OURS: [passed("sequential"), found_by_search("a", "FAIL")]})
+    newer = run_of({OURS: [found_by_search("a", "PASS")], SQL: [found_by_search("a", "PASS")]})
+    run = merged(before, newer, "recall")
+    assert run.outcomes[OURS].seen == (passed("sequential"), found_by_search("a", "PASS"))
+    assert run.outcomes[SQL] == newer.outcomes[SQL]
+    # The other of two runs, in which it was not asked, says nothing about it.
+    assert choose_verdict([run, run_of({OURS: [passed("sequential")]})], OURS, "recall") == "PASS"
 
 
 def test_results_come_back_from_their_file(tmp_path):

@@ -44,6 +44,7 @@ def adapter_on(kind: Any, url: str) -> Adapter:
         open_async=opener if kind.awaited else None,
         name=kind.__name__,
         server=url,
+        capabilities=getattr(kind, "capabilities", ()),
         durability="process",
         patience_s=kind.patience_s,
     )
@@ -235,6 +236,91 @@ class ShowsWhatWasLost(RedisLog):
         return found or self._remembered.get(session, [])
 
 
+class RedisCheckpoints(RedisLog):
+    """Keeps what tasks wrote in a hash for each state, each text under its task and number."""
+
+    capabilities: ClassVar = ("pending", "prune")
+
+    def _writes(self, session: str) -> str:
+        return f"{self._key(session)}:writes:{self._client.llen(self._key(session))}"
+
+    def put_writes(self, session: str, task: str, texts: list[str]) -> None:
+        """Store them in one transaction; those that are there already stay."""
+        key = self._writes(session)
+        with self._client.pipeline(transaction=True) as pipeline:
+            for number, text in enumerate(texts):
+                pipeline.hsetnx(key, json.dumps([task, number]), text)
+            pipeline.execute()
+
+    def pending(self, session: str) -> list[tuple[str, str]]:
+        """Those of the newest state."""
+        found: Any = self._client.hgetall(self._writes(session))
+        written = sorted((json.loads(name), text.decode()) for name, text in found.items())
+        return [(task, text) for (task, _), text in written]
+
+    def prune(self, session: str) -> None:
+        """Delete those of older states."""
+        states: Any = self._client.llen(self._key(session))
+        self._client.delete(*(f"{self._key(session)}:writes:{n}" for n in range(states)))
+
+
+class WritesAgainInDoubt(RedisCheckpoints):
+    """It looks whether a task has written, but not when it sends the writes again by itself."""
+
+    def put_writes(self, session: str, task: str, texts: list[str]) -> None:
+        """Add them to a list; if in doubt, again."""
+        key = self._writes(session) + ":list"
+        if any(each == task for each, _ in self.pending(session)):
+            return
+        lines = [json.dumps([task, text]) for text in texts]
+        try:
+            self._client.rpush(key, *lines)
+        except self._errors.ConnectionError:
+            self._client.rpush(key, *lines)
+
+    def pending(self, session: str) -> list[tuple[str, str]]:
+        """Those of the newest state."""
+        found: Any = self._client.lrange(self._writes(session) + ":list", 0, -1)
+        return [(task, text) for task, text in map(json.loads, found)]
+
+
+class RedisAudit(RedisLog):
+    """Pushes a line with each append, in one transaction."""
+
+    capabilities: ClassVar = ("audit",)
+
+    def _push_line(self, client: Any, session: str) -> None:
+        client.rpush(f"{self._key(session)}:audit", "an append")
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Push both."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.rpush(self._key(session), *map(json.dumps, messages))
+            self._push_line(pipeline, session)
+            pipeline.execute()
+
+    def start_audit(self) -> None:
+        """There are lines anyway."""
+
+    def audit(self, session: str) -> list[dict[str, str]]:
+        """The lines; that they are no chain is another sin."""
+        found: Any = self._client.lrange(f"{self._key(session)}:audit", 0, -1)
+        return [{"hash": f"{number} {line}"} for number, line in enumerate(found)]
+
+    def verify_audit(self, session: str, head: str | None = None, lines: Any = None) -> bool:
+        """Whether the line that was kept is there."""
+        return head is None or {"hash": head} in (lines or self.audit(session))
+
+
+class LineBeforeTheChange(RedisAudit):
+    """It pushes a line, and then does what the line says."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Push the line, then the messages."""
+        self._push_line(self._client, session)
+        self._push(session, messages)
+
+
 class AsyncRedisLog:
     """The same list, awaited, on one connection that is thrown away when a call was interrupted."""
 
@@ -391,6 +477,78 @@ class PostgresLog:
             self._connection.close()
 
 
+class PostgresCheckpoints(PostgresLog):
+    """A row for each text that a task wrote, with the number of messages of its state."""
+
+    capabilities: ClassVar = ("pending", "prune")
+
+    def __init__(self, url: str, namespace: str) -> None:
+        super().__init__(url, namespace)
+        self._run(
+            f"CREATE TABLE IF NOT EXISTS {self._name}_write"
+            " (session text, state int, task text, n int, message text,"
+            " PRIMARY KEY (session, state, task, n))",
+            lock=True,
+        )
+
+    def _run(self, *statements: str, lock: bool = False, **values: Any) -> list[Any]:
+        """Statements in one transaction; the rows of the last."""
+        connection = self._connected()
+        try:
+            if lock:
+                connection.execute("SELECT pg_advisory_xact_lock(4714)")
+            for statement in statements:
+                cursor = connection.execute(statement, values)
+            rows = cursor.fetchall() if cursor.description else []
+            connection.commit()
+        except BaseException:
+            connection.close()
+            raise
+        return list(rows)
+
+    def _count(self) -> str:
+        return f"(SELECT count(*) FROM {self._name} WHERE session = %(session)s)"
+
+    def put_writes(self, session: str, task: str, texts: list[str]) -> None:
+        """Insert all of them; those that are there already stay."""
+        self._run(
+            f"INSERT INTO {self._name}_write"
+            f" SELECT %(session)s, {self._count()}, %(task)s, n, message"
+            " FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS each(message, n)"
+            " ON CONFLICT DO NOTHING",
+            session=f"{self._namespace}/{session}",
+            task=task,
+            texts=texts,
+        )
+
+    def pending(self, session: str) -> list[tuple[str, str]]:
+        """Those of the newest state."""
+        return self._run(
+            f"SELECT task, message FROM {self._name}_write WHERE session = %(session)s"
+            f" AND state = {self._count()} ORDER BY task, n",
+            session=f"{self._namespace}/{session}",
+        )
+
+    def prune(self, session: str) -> None:
+        """Delete those of older states."""
+        self._run(
+            f"DELETE FROM {self._name}_write WHERE session = %(session)s"
+            f" AND state < {self._count()}",
+            session=f"{self._namespace}/{session}",
+        )
+
+
+class PrunesInTwoTransactions(PostgresCheckpoints):
+    """It deletes a session, commits, and then inserts what it showed."""
+
+    def prune(self, session: str) -> None:
+        """Write the session anew."""
+        shown = self.read(session)
+        name = f"{self._namespace}/{session}"
+        self._run(f"DELETE FROM {self._name} WHERE session = %(session)s", session=name)
+        self.append(session, shown)
+
+
 class RetriesTheTransaction(PostgresLog):
     """It runs a transaction again when its connection was lost, also when that was at its end."""
 
@@ -458,6 +616,8 @@ _ON_REDIS: Final = (
     (SwallowsAFullDisk, "server_disk_full", "a class of its own: an error taken for a warning"),
     (ConnectionReturnedDirty, "cancel_everywhere", "redis-py#2624; redis-py#2665"),
     (LockKeptAfterCancel, "cancel_everywhere", "openai-agents-python#4202"),
+    (LineBeforeTheChange, "audit_agrees_after_a_lost_reply", "a class of its own: two writes"),
+    (WritesAgainInDoubt, "lost_reply_in_pending_writes", "a class of its own: half a guard"),
 )
 _ON_POSTGRES: Final = (
     (RetriesTheTransaction, "reply_lost", "a class of its own: a decorator that runs it again"),
@@ -469,7 +629,9 @@ _ON_POSTGRES: Final = (
     ),
     (SwallowsAFullTable, "server_disk_full", "a class of its own: an error that is logged"),
     (UnloggedTable, "server_restart", "a class of its own: unlogged tables"),
+    (PrunesInTwoTransactions, "lost_reply_in_prune", "a class of its own: delete, then insert"),
 )
+CHECKPOINTS: Final = (RedisCheckpoints, PostgresCheckpoints)
 RIGHT_ON_REDIS: Final = (RedisLog, AsyncRedisLog)
 RIGHT_ON_POSTGRES: Final = (PostgresLog,)
 

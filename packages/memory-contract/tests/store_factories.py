@@ -9,7 +9,10 @@ import json
 from claude_agent_sdk import InMemorySessionStore
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
+from llama_index.core import VectorStoreIndex
 from llama_index.core.storage.chat_store import SimpleChatStore
+
+from scoreboard.factories.llama_index_vectors import WordEmbedder
 
 # Broken ones keep so many messages of a session and forget the rest.
 KEPT = 3
@@ -130,6 +133,24 @@ class SlowChatStore(SimpleChatStore):
 
 def slow_chat_store(workspace):
     return SlowChatStore()
+
+
+def index(workspace):
+    return VectorStoreIndex([], embed_model=WordEmbedder())
+
+
+class ForgetfulIndex(VectorStoreIndex):
+    """Forgets to delete."""
+
+    def delete_nodes(self, node_ids, **options):
+        pass
+
+    async def adelete_nodes(self, node_ids, **options):
+        pass
+
+
+def forgetful_index(workspace):
+    return ForgetfulIndex([], embed_model=WordEmbedder())
 
 
 # The Claude Agent SDK

@@ -9,6 +9,8 @@ from memory_contract import Adapter, Refused, check
 from memory_contract.cases import workload
 from memory_contract.cases.contents import CHANGED, overwrite_deeply
 from memory_contract.cases.session_names import HOSTILE, SIMILAR
+from memory_contract.goldfish.registry import build_adapter
+from memory_contract.goldfish.stores import ListStore
 
 
 def names_of(report):
@@ -48,6 +50,27 @@ def test_copies_may_be_changed_by_whoever_holds_them(store):
 def test_objects_of_the_store_may_not():
     report = check(stores.OwnObjects, cases=["reads_are_copies"], seed=1)
     assert names_of(report) == {"alias"}
+
+
+# Refusals in a race
+
+
+class BusyAtTimes(ListStore):
+    """Refuses every other snapshot, as a store does whose lock somebody else holds for too long."""
+
+    asked = 0
+
+    def snapshot(self, session):
+        self.asked += 1
+        if self.asked % 2:
+            raise Refused("another writer holds the store")
+        return super().snapshot(session)
+
+
+def test_a_snapshot_that_was_refused_in_a_race_is_not_rolled_back_to():
+    adapter = build_adapter(BusyAtTimes, "busy_at_times")
+    report = check(adapter, cases=["snapshot_against_append"], seed=1, budget_s=0)
+    assert report.verdict == "PASS", report.results
 
 
 # Session ids that are paths

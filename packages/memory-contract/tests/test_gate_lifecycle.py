@@ -37,7 +37,17 @@ OF_CHECKPOINTS = {
     "prune_keeps_what_shows": {"prune", "snapshot", "rollback"},
     "kill_in_pending_writes": {"pending"},
     "kill_in_prune": {"prune"},
+    "lost_reply_in_pending_writes": {"pending"},
+    "lost_reply_in_prune": {"prune"},
 }
+# Those of stores with an audit.
+OF_AUDITS = dict.fromkeys(  # noqa: RUF024 -- nobody changes it
+    (
+        *("every_change_leaves_a_line", "edited_audit_is_noticed"),
+        *("audit_agrees_after_a_kill", "audit_agrees_after_a_lost_reply"),
+    ),
+    {"audit"},
+)
 
 
 def run(adapter, name, seed=1):
@@ -55,7 +65,7 @@ def run(adapter, name, seed=1):
 
 def test_the_gate_has_these_cases():
     found = {case.name: set(case.needs) for case in all_cases() if case.gate == "lifecycle"}
-    assert found == CASES | OF_CHECKPOINTS
+    assert found == CASES | OF_CHECKPOINTS | OF_AUDITS
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,7 +1,8 @@
 """The kit pointed at real stores of the frameworks that have an environment of their own.
 
-The Agent Development Kit, Strands and Agno bring many packages, so `make frameworks` installs each
-beside the others. The command runs there, on the factories of the scoreboard and of this folder.
+They bring many packages, so `make frameworks` installs each beside the others. The command runs
+there, on the factories of the scoreboard and of this folder. `make test` installs some of them;
+those that search are large, and `make test-frameworks` has them all.
 """
 
 import json
@@ -13,6 +14,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+SEARCHING = ("mem0", "crewai")
 SEQUENTIAL = (
     *("append_then_read", "batch_in_order", "capabilities_are_true", "reads_are_copies"),
     *("clear_only_this_session", "sessions_are_listed", "limit_gives_the_newest"),
@@ -23,6 +25,8 @@ SEQUENTIAL = (
 def run(framework, *arguments):
     """A run of Python in the environment of a framework."""
     python = ROOT / ".venv-frameworks" / framework / "bin" / "python"
+    if framework in SEARCHING and not python.exists():
+        pytest.skip("make test-frameworks")
     assert python.exists(), f"make .venv-frameworks/{framework}/.ready"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
     return subprocess.run(
@@ -35,10 +39,11 @@ def run(framework, *arguments):
     )
 
 
-def checked(framework, factory, *cases):
+def checked(framework, factory, *cases, target=""):
     """The verdicts of cases by mode, without those that are not claimed; and the report's notes."""
     chosen = [word for case in cases for word in ("--case", case)]
-    command = ("check", f"{framework}:{factory}", *chosen, "--seed=3", "--budget=1", "--json")
+    target = target or f"{framework}:{factory}"
+    command = ("check", target, *chosen, "--seed=3", "--budget=1", "--json")
     done = run(framework, "-m", "memory_contract", *command)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
@@ -121,3 +126,37 @@ asyncio.run(append())
 def test_a_session_that_somebody_else_wrote_to_is_a_refusal(tmp_path):
     done = run("adk", "-c", STALE, str(tmp_path))
     assert "memory_contract.adapter.Conflict: " in done.stderr
+
+
+# Memory that is searched
+
+
+def test_memories_of_mem0_are_found_and_taken_back():
+    recall = (
+        *("what_was_put_is_found", "newest_version_is_found", "retracted_is_not_found"),
+        *("cleared_is_not_found", "filter_comes_before_the_limit", "collections_do_not_leak"),
+        "same_query_same_order",
+    )
+    cases = ("append_then_read", "clear_only_this_session", *recall)
+    verdicts, notes = checked("mem0", "", *cases, target="scoreboard.factories.mem0:qdrant")
+    assert verdicts == {f"{case}[blocking]": "PASS" for case in cases}
+    assert any("two who put a new item at once" in note for note in notes)
+
+
+def test_a_memory_that_keeps_what_was_deleted_is_caught():
+    cases = ("append_then_read", "retracted_is_not_found")
+    verdicts, _ = checked("mem0", "beside_mem0:forgetful", *cases)
+    assert verdicts == {
+        "append_then_read[blocking]": "PASS",
+        "retracted_is_not_found[blocking]": "FAIL",
+    }
+
+
+def test_storage_of_crewai_is_driven():
+    cases = ("append_then_read", "collections_do_not_leak")
+    verdicts, _ = checked("crewai", "scoreboard.factories.crewai:lancedb", *cases)
+    # A scope shows what is in others whose names begin like its own.
+    assert verdicts == {
+        "append_then_read[blocking]": "PASS",
+        "collections_do_not_leak[blocking]": "FAIL",
+    }

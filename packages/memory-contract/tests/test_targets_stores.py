@@ -20,6 +20,7 @@ FACTORIES = {
     "langgraph-store": "store",
     "claude-agent": "session_store",
     "llama-index": "chat_store",
+    "llama-index-vectors": "index",
 }
 # Kept in memory as they are: whoever changes a message that they handed over changes the history.
 ALIASED = {"langgraph-store", "claude-agent", "llama-index"}
@@ -51,7 +52,7 @@ def verdicts(found):
 
 
 def test_every_framework_has_a_factory_here():
-    elsewhere = {"langchain", "openai-agents", "adk", "strands", "agno"}
+    elsewhere = {"langchain", "openai-agents", "adk", "strands", "agno", "mem0", "crewai"}
     assert set(FACTORIES) | elsewhere == set(FRAMEWORKS)
 
 
@@ -70,6 +71,7 @@ def test_a_store_keeps_what_its_interface_offers(framework):
         ("langgraph-saver", "forgetful_saver", "short_programs"),
         ("langgraph-store", "forgetful_store", "short_programs"),
         ("llama-index", "forgetful_chat_store", "short_programs"),
+        ("llama-index-vectors", "forgetful_index", "retracted_is_not_found"),
         ("claude-agent", "forgetful_session_store", "append_storm"),
     ],
 )
@@ -125,7 +127,7 @@ def test_what_is_no_store_is_refused(framework):
 
 @pytest.mark.parametrize(
     ("framework", "package"),
-    [("adk", "google-adk"), ("strands", "strands-agents"), ("agno", "agno")],
+    [("adk", "google-adk"), ("strands", "strands-agents"), ("agno", "agno"), ("crewai", "crewai")],
 )
 def test_a_missing_framework_is_named(framework, package):
     with pytest.raises(TargetError, match=f"{package} is not installed: pip install {package}"):

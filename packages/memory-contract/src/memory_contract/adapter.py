@@ -42,6 +42,7 @@ CAPABILITIES: Final[dict[Capability, str]] = {
     "embedder": "search uses an embedder, which can be made to fail",
     "pending": "store what tasks wrote for the newest state, once for each task",
     "prune": "erase the older states of a session, and nothing that it shows",
+    "audit": "each change of a session leaves one line in a chain that shows edits",
 }
 # Who sees what was written through one handle: only that handle, every handle of the process on
 # the same workspace, or every process of the machine.
@@ -96,6 +97,10 @@ class Handle(Protocol):
     # id) -> text or None; retract(session, id); fail_embedder(fails) for `embedder`.
     # For `pending`: put_writes(session, task, texts), and pending(session) -> pairs of task and
     # text; prune(session).
+    # For `audit`: start_audit(), from which on changes by this handle leave lines; audit(session)
+    # -> lines as dicts, the oldest first, each with its `hash`; verify_audit(session, head=None,
+    # lines=None) -> whether the chain holds, and has the hash `head`; of `lines`, if they are given
+    # in place of those that are stored.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

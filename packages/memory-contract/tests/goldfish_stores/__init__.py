@@ -1,6 +1,7 @@
 """The goldfish of every case, beside those that the kit itself brings: importing registers them."""
 
 from goldfish_stores import (
+    audit,
     changes,
     checkpoints,
     contents,
@@ -17,6 +18,7 @@ from memory_contract.goldfish import GOLDFISH, RIGHT
 __all__ = [
     "GOLDFISH",
     "RIGHT",
+    "audit",
     "changes",
     "checkpoints",
     "contents",

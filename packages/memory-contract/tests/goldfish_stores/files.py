@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from memory_contract.adapter import Refused
-from memory_contract.goldfish.files import WalFull
 from memory_contract.goldfish.lives import Life, Messages, copy_messages
 from memory_contract.goldfish.registry import goldfish
+from tests.support.disk_goldfish import WalFull
 
 
 @goldfish(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import json
 import logging
 import zlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,8 @@ _OFFERED: Final = frozenset(CAPABILITIES) - {"pop", "pending", "prune"}
 BAD_DAY_TIMEOUT_S: Final = 2.0
 # On a busy machine, creating the tables may exceed that deadline: retry.
 OPENINGS_MAX: Final = 5
+# The audit of the kit's stores, where it asks for one.
+AUDIT: Final[dict[str, Any]] = {"audit": True, "audit_key": b"no secret of anybody", "actor": "kit"}
 # Dimensions of the embedder of the kit's stores.
 VECTOR_SIZE: Final = 16
 
@@ -112,9 +116,10 @@ class OpenUrl:
         options = {**options, "embedder": WordEmbedder()}
         if server is not None:
             target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
-        if self.awaited:
-            return _open_async_with_retries(target, options)
-        return StoreHandle(_open_with_retries(target, options), options["embedder"])
+        open_store = _open_async_with_retries if self.awaited else _open_with_retries
+        reopen = partial(open_store, target, options | AUDIT)
+        opened = open_store(target, options)
+        return then(opened, lambda store: StoreHandle(store, options["embedder"], reopen))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
         engine = find_engine(self.url)
@@ -132,12 +137,13 @@ def _open_with_retries(target: str, options: dict[str, Any]) -> indelible.Memory
     return indelible.open(target, **options)
 
 
-async def _open_async_with_retries(target: str, options: dict[str, Any]) -> StoreHandle:
+async def _open_async_with_retries(
+    target: str, options: dict[str, Any]
+) -> indelible.AsyncMemoryStore:
     for _ in range(OPENINGS_MAX - 1):
         with contextlib.suppress(indelible.UnavailableError):
-            opened = await indelible.open_async(target, **options)
-            return StoreHandle(opened, options["embedder"])
-    return StoreHandle(await indelible.open_async(target, **options), options["embedder"])
+            return await indelible.open_async(target, **options)
+    return await indelible.open_async(target, **options)
 
 
 def _build_namespace(workspace: Path) -> str:
@@ -179,9 +185,13 @@ class WordEmbedder:
 class StoreHandle:
     """The kit's verbs on a store; awaitables of an async store are passed on."""
 
-    def __init__(self, store: Any, embedder: WordEmbedder) -> None:
+    def __init__(
+        self, store: Any, embedder: WordEmbedder, reopen: Callable[[], Any] | None = None
+    ) -> None:
         self._store = store
         self._embedder = embedder
+        # Opens the store again, with an audit.
+        self._reopen = reopen
 
     def append(
         self,
@@ -293,9 +303,55 @@ class StoreHandle:
         # Its warnings are expected here.
         logging.getLogger("indelible.embedding").disabled = fails
 
+    def start_audit(self) -> Any:
+        """Open the store again, with an audit."""
+        assert self._reopen is not None
+        before, opened = self._store, self._reopen()
+        if inspect.isawaitable(opened):
+            return self._start_audit_async(opened)
+        self._store = opened
+        return before.close()
+
+    async def _start_audit_async(self, opened: Awaitable[Any]) -> None:
+        before, self._store = self._store, await opened
+        await before.close()
+
+    def audit(self, session: str) -> Any:
+        """Return the lines of the audit, as they are exported."""
+        return then(self.export(session), lambda text: _split_audit(text)[1])
+
+    def verify_audit(
+        self, session: str, head: str | None = None, lines: list[dict[str, Any]] | None = None
+    ) -> Any:
+        """Whether the audit holds; that of a copy, if it has other lines."""
+        if lines is None:
+            return then(self._store.verify(session, head=head), lambda report: report.ok)
+        return then(self.export(session), lambda text: _verify_copy(text, session, head, lines))
+
     def close(self) -> Any:
         """Close the store."""
         return self._store.close()
+
+
+def _split_audit(exported: str) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The lines of an export without those of the audit, and what these say."""
+    lines = [json.loads(line) for line in exported.splitlines()]
+    others = [line for line in lines if "audit" not in line]
+    return others, [line["audit"] for line in lines if "audit" in line]
+
+
+def _verify_copy(
+    exported: str, session: str, head: str | None, lines: list[dict[str, Any]]
+) -> bool:
+    """Import a session with other lines of its audit, and verify them. A refusal is a notice."""
+    *others, end = _split_audit(exported)[0]
+    text = "\n".join(map(json.dumps, [*others, *({"audit": line} for line in lines), end]))
+    with indelible.open("memory:", **AUDIT) as copy:
+        try:
+            copy.import_(io.StringIO(text))
+        except indelible.FormatError:
+            return False
+        return copy.verify(session, head=head).ok
 
 
 def _to_kit_messages(history: list[indelible.ChatMessage]) -> list[Message]:

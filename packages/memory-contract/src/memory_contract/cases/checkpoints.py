@@ -7,18 +7,13 @@ ask for them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
-from memory_contract.adapter import Refused
-from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.perturbation import draw_positions
-from memory_contract.faults.vfs.faulty_disk import FaultyDisk
-from memory_contract.workers.pool import StoreRaised, WorkerLost
+from memory_contract.cases.interruption import Interruption
 
-# How many kills there are, and how many writes a task makes.
-KILLS: Final = 10
+# How many writes a task makes.
 WRITES: Final = 3
 
 # A task, and the text that it wrote.
@@ -100,6 +95,43 @@ def prune_keeps_what_shows(context: CaseContext) -> None:
     context.expect_shown(session, shown, after="a prune and an append")
 
 
+class _Interrupted(Interruption):
+    """An act on a session with three states, and writes for the last if the store keeps any."""
+
+    def prepare(self, writer: Client) -> str:
+        session = self.context.new_session()
+        for _ in range(3):
+            writer.append(session)
+        if self.context.claims("pending"):
+            writer.ask("put_writes", session, "old", _build_texts("old"))
+        return session
+
+
+class _InterruptedWrites(_Interrupted):
+    def act(self, writer: Client, name: str) -> None:
+        writer.ask("put_writes", name, "new", _build_texts("new"))
+
+    def judge(self, reader: Client, name: str, acknowledged: bool, after: str) -> None:
+        old, new = _build_writes("old"), _build_writes("old", "new")
+        nothing_done = not acknowledged and list_pending(reader, name) == old
+        _expect_pending(reader, name, old if nothing_done else new, after)
+        self.act(reader, name)
+        _expect_pending(reader, name, new, f"{after} and a retry")
+
+
+class _InterruptedPrune(_Interrupted):
+    def act(self, writer: Client, name: str) -> None:
+        writer.ask("prune", name)
+
+    def judge(self, reader: Client, name: str, acknowledged: bool, after: str) -> None:
+        del acknowledged
+        ids = tuple(id_ for op in self.context.history if op.session == name for id_ in op.ids)
+        self.context.expect_shown(name, ids, after=after)
+        self.act(reader, name)
+        ids += reader.append(name)
+        self.context.expect_shown(name, ids, after=f"{after}, another prune and an append")
+
+
 @case(
     "lifecycle",
     catches="pending writes that a kill tears, or that a retry doubles",
@@ -109,21 +141,7 @@ def prune_keeps_what_shows(context: CaseContext) -> None:
 )
 def kill_in_pending_writes(context: CaseContext) -> None:
     """Kill a process at steps of its writes: all or none are there; a retry makes it all, once."""
-
-    def write(client: Client, session: str) -> None:
-        client.ask("put_writes", session, "new", _build_texts("new"))
-
-    def judge(reader: Client, session: str, acknowledged: bool, after: str) -> None:
-        old, new = _build_writes("old"), _build_writes("old", "new")
-        found = list_pending(reader, session)
-        proof = f"after {after}, {session} has the pending writes {found}"
-        allowed = [new] if acknowledged else [old, new]
-        right = sorted(found, key=_get_task) in [sorted(each, key=_get_task) for each in allowed]
-        context.expect(right, "wrong pending writes", proof, session=session)
-        write(reader, session)
-        _expect_pending(reader, session, new, f"{after} and a retry")
-
-    _kill_at_steps(context, write, judge)
+    _InterruptedWrites(context).kill_at_steps()
 
 
 @case(
@@ -135,63 +153,26 @@ def kill_in_pending_writes(context: CaseContext) -> None:
 )
 def kill_in_prune(context: CaseContext) -> None:
     """Kill a process at steps of a prune: the session shows the same, and goes on."""
-    shown = {}
-
-    def prune(client: Client, session: str) -> None:
-        shown[session] = client.look(session)
-        client.ask("prune", session)
-
-    def judge(reader: Client, session: str, acknowledged: bool, after: str) -> None:
-        del acknowledged
-        ids = shown[session]
-        context.expect_shown(session, ids, after=after)
-        reader.ask("prune", session)
-        ids += reader.append(session)
-        context.expect_shown(session, ids, after=f"{after}, another prune and an append")
-
-    _kill_at_steps(context, prune, judge)
+    _InterruptedPrune(context).kill_at_steps()
 
 
-def _kill_at_steps(
-    context: CaseContext,
-    act: Callable[[Client, str], None],
-    judge: Callable[[Client, str, bool, str], None],
-) -> None:
-    """Kill a process at steps of what it does to a session; judge what the next one finds."""
-    disk = FaultyDisk(context.workspace, python=True)
-
-    def prepare() -> tuple[Client, str]:
-        writer, session = context.open_in_process(plugin=disk), context.new_session()
-        for _ in range(3):
-            writer.append(session)
-        if context.claims("pending"):
-            writer.ask("put_writes", session, "old", _build_texts("old"))
-        return writer, session
-
-    writer, session = prepare()
-    writer.worker.call_plugin("kill_at_step", 0)
-    act(writer, session)
-    steps: int = writer.worker.call_plugin("steps")
-    _end(writer)
-    if not steps:
-        raise CaseNotClaimed("no step of it touches a file")
-    for step in draw_positions(context, steps + 1, KILLS):
-        writer, session = prepare()
-        writer.worker.call_plugin("kill_at_step", step)
-        acknowledged = False
-        with contextlib.suppress(WorkerLost):
-            act(writer, session)
-            acknowledged = True
-        _end(writer)
-        with contextlib.closing(context.open_in_process()) as reader:
-            where = f"a kill at step {step}"
-            try:
-                judge(reader, session, acknowledged, where)
-            except (StoreRaised, Refused) as error:
-                proof = f"after {where}, a fresh process meets {error}"
-                context.fail("unusable after a kill", proof, session=session)
+@case(
+    "lifecycle",
+    catches="pending writes that are doubled, torn or lost with the reply of a server",
+    needs=["pending"],
+    reach="machine",
+)
+def lost_reply_in_pending_writes(context: CaseContext) -> None:
+    """Lose the reply to each request of writes: all or none are there, and all after a retry."""
+    _InterruptedWrites(context).lose_replies()
 
 
-def _end(client: Client) -> None:
-    client.worker.kill()
-    client.is_open = False
+@case(
+    "lifecycle",
+    catches="a prune that is half done, or done twice, when the reply of a server is lost",
+    needs=["prune"],
+    reach="machine",
+)
+def lost_reply_in_prune(context: CaseContext) -> None:
+    """Lose the reply to each request of a prune: the session shows the same, and goes on."""
+    _InterruptedPrune(context).lose_replies()

@@ -14,6 +14,7 @@ from memory_contract.cases.case import case
 from memory_contract.cases.concurrency import build_writers
 from memory_contract.cases.locks import expect_append_in_time, get_patience_s
 from memory_contract.cases.proxied_store import (
+    CUTS,
     REQUESTS_MAX,
     append_until_ok,
     call_with_fault,
@@ -35,8 +36,6 @@ REFUSALS: Final = {
     "postgresql": ("40001", "40P01", "53100", "57P01", "25006"),
 }
 DISK_FULL: Final = {"redis": "MISCONF", "postgresql": "53100"}
-# How a reply gets lost.
-CUTS: Final[tuple[What, ...]] = ("cut after", "cut midway")
 # How many requests of one change are struck.
 SAMPLED: Final = 4
 # How often every connection is cut, and after how many requests each time.

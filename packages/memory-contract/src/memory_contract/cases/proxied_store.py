@@ -12,7 +12,10 @@ from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknow
 from memory_contract.cases.locks import Heartbeat
 from memory_contract.cases.workload import build_append, repeat_until_ok
 from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
+from memory_contract.faults.proxy.fault_queue import What
 
+# How a reply gets lost.
+CUTS: Final[tuple[What, ...]] = ("cut after", "cut midway")
 # How many requests of one operation are struck at most.
 REQUESTS_MAX: Final = 12
 # How long a store may need to recover once the fault is over.

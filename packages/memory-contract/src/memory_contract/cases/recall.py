@@ -12,23 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memory_contract.adapter import Refused
-from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import restore_files, stop_recording
-from memory_contract.cases.perturbation import draw_positions
+from memory_contract.cases.interruption import Interruption
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import build_images
-from memory_contract.workers.pool import StoreRaised, WorkerLost
+from memory_contract.workers.pool import StoreRaised
 
 # More than any collection here holds, so that a store may rank as it likes.
 LIMIT: Final = 100
 LETTERS: Final = "bdfgklmnprtvz"
 # Names that begin alike, hold what stores use as a separator or a wildcard, or hold nothing.
 NAMES: Final = ("a", "ab", "a/b", "a.b", "a:b", "a b", "a%", "a_", "a*", "a?b", "A", "a/", "%", "")
-# How many processes write at once, and how often; how many kills there are.
+# How many processes write at once, and how often.
 WRITERS: Final = 3
 RACES: Final = 12
-KILLS: Final = 10
 # How many power cuts there are, while how many versions of each item are put.
 POWER_CUTS: Final = 30
 VERSIONS: Final = 4
@@ -286,6 +285,29 @@ def racing_versions_agree(context: CaseContext) -> None:
             items.expect_agreement(reader, "item", {text}, f"race {race + 1}")
 
 
+class _InterruptedPut(Interruption):
+    """Puts items of one collection, which are new or replaced by turns."""
+
+    def __init__(self, context: CaseContext) -> None:
+        super().__init__(context)
+        self._items = _new_collection(context)
+        self._versions: dict[str, tuple[str | None, str]] = {}
+
+    def prepare(self, writer: Client) -> str:
+        number = len(self._versions)
+        old = self._items.put(writer, f"i{number}") if number % 2 else None
+        self._versions[f"i{number}"] = old, self._items.new_text()
+        return f"i{number}"
+
+    def act(self, writer: Client, name: str) -> None:
+        writer.ask("put_item", self._items.name, name, self._versions[name][1])
+
+    def judge(self, reader: Client, name: str, acknowledged: bool, after: str) -> None:
+        old, new = self._versions[name]
+        allowed: set[str | None] = {new} if acknowledged else {old, new}
+        self._items.expect_agreement(reader, name, allowed, f"{after} of a put")
+
+
 @case(
     "recall",
     catches="an index that disagrees with its items after a kill",
@@ -295,27 +317,7 @@ def racing_versions_agree(context: CaseContext) -> None:
 )
 def index_agrees_after_a_kill(context: CaseContext) -> None:
     """Kill a process at steps of a put: what is found is what the id gives, old or new."""
-    disk, items = FaultyDisk(context.workspace, python=True), _new_collection(context)
-    writer = context.open_in_process(plugin=disk)
-    items.put(writer, "first")
-    writer.worker.call_plugin("kill_at_step", 0)
-    items.put(writer, "second")
-    steps: int = writer.worker.call_plugin("steps")
-    writer.worker.kill()
-    if not steps:
-        raise CaseNotClaimed("no step of a put touches a file")
-    for number, step in enumerate(draw_positions(context, steps + 1, KILLS)):
-        writer, item = context.open_in_process(plugin=disk), f"i{number}"
-        old = items.put(writer, item) if number % 2 else None
-        new = items.new_text()
-        writer.worker.call_plugin("kill_at_step", step)
-        allowed = {old, new}
-        with contextlib.suppress(WorkerLost):
-            writer.ask("put_item", items.name, item, new)
-            allowed = {new}
-        writer.worker.kill()
-        with contextlib.closing(context.open_in_process()) as reader:
-            items.expect_agreement(reader, item, allowed, f"a kill at step {step} of a put")
+    _InterruptedPut(context).kill_at_steps()
 
 
 @case(

@@ -4,7 +4,7 @@ The kit is tested with them: the case that a goldfish names must catch it, and n
 correct store. The tests of the kit have more of them, at least one for every case.
 """
 
-from memory_contract.goldfish import files, incidents, stores
+from memory_contract.goldfish import incidents, stores
 from memory_contract.goldfish.registry import GOLDFISH, RIGHT, Goldfish
 from memory_contract.goldfish.survey import Caught, examine, survey
 
@@ -14,7 +14,6 @@ __all__ = [
     "Caught",
     "Goldfish",
     "examine",
-    "files",
     "incidents",
     "stores",
     "survey",

@@ -33,10 +33,13 @@ FRAMEWORKS: Final = {
     "langgraph-saver": "langgraph_saver",
     "langgraph-store": "langgraph_store",
     "llama-index": "llama_index",
+    "llama-index-vectors": "llama_index_vectors",
     "adk": "adk",
     "strands": "strands",
     "agno": "agno",
     "claude-agent": "claude_agent",
+    "mem0": "mem0",
+    "crewai": "crewai",
 }
 # What is said of a store, as arguments of its `Adapter`.
 Claims = Mapping[str, Any]
