@@ -91,7 +91,7 @@ ARROWS = [(module_name(path), target) for path in FILES for target in imported_b
 
 
 def backend_of(module):
-    """`sqlite` for indelible.backends.sqlite.driver; None outside and for the room itself."""
+    """`sqlite` for indelible.backends.sqlite.database; None outside and for the room itself."""
     parts = module.split(".")
     return parts[2] if parts[:2] == ["indelible", "backends"] and len(parts) > 2 else None
 

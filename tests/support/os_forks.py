@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import indelible
-from indelible.backends.sqlite.writer import Writer
+from indelible.backends.sqlite.writer import SqliteWriter
 from indelible.core.fork import _before_fork
 from tests.support import store_workers
 from tests.support.ledger import Write
@@ -218,7 +218,7 @@ def fork_while_another_thread_is_about_to(path: str) -> list[Write]:
             # Where forks wait for one another, the second will not be ready yet.
             ready.wait(1.0)
 
-        with _called_after(Writer.resume, let_go):
+        with _called_after(SqliteWriter.resume, let_go):
             child = Child(lambda: store_workers.write_all(store, "child1", 2))
         done.set()
         writes.extend(child.answer())
