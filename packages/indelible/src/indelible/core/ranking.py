@@ -149,7 +149,10 @@ def choose_best(
     documents: Sequence[Document], terms: Collection[str], statistics: Statistics
 ) -> list[Document]:
     """Order the documents that have a word of the query by their own words, the best first."""
-    scores = _score_own(documents, frozenset(terms), statistics)
+    authors = _find_authors(documents, frozenset(terms))
+    scores = _compute_bm25(documents, frozenset(terms), authors, statistics)
+    for number in scores:
+        scores[number] *= _AUTHOR_FACTOR if documents[number].authors & authors else 1.0
     return [documents[number] for number in _sort(documents, scores)]
 
 
@@ -200,18 +203,6 @@ def _sort(documents: Sequence[Document], scores: Mapping[int, float]) -> list[in
 
 def _find_authors(documents: Sequence[Document], terms: frozenset[str]) -> frozenset[str]:
     return terms & frozenset[str]().union(*(document.authors for document in documents))
-
-
-def _score_own(
-    documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
-) -> dict[int, float]:
-    """Score the documents by their words and by their authors."""
-    authors = _find_authors(documents, terms)
-    scores = _compute_bm25(documents, terms, authors, statistics)
-    return {
-        number: score * (_AUTHOR_FACTOR if documents[number].authors & authors else 1.0)
-        for number, score in scores.items()
-    }
 
 
 def _score_text(
