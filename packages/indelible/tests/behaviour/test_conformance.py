@@ -541,7 +541,7 @@ def test_no_field_of_an_operation_is_left_out():
     drawn = collections.defaultdict(set)
 
     @settings(
-        max_examples=600, derandomize=True, deadline=None, database=None, phases=[Phase.generate]
+        max_examples=1000, derandomize=True, deadline=None, database=None, phases=[Phase.generate]
     )
     @given(PROGRAMS)
     def draw(program):
