@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -158,14 +158,15 @@ class Imports:
 class WorkerPool:
     """Fresh processes for one store under test."""
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, preload: Sequence[str] = ()) -> None:
+        """`preload`: modules of the store without state, which the fork server may import."""
         self._workers: list[Worker] = []
         try:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise WorkersUnavailable(f"cannot be built in another process: {error}") from error
         own = {name.partition(".")[0] for name in list_own_modules(adapter)}
-        imports = Imports([*_list_stateless_modules(adapter)], own)
+        imports = Imports([*_list_stateless_modules(adapter), *preload], own)
         if self._start(packed, imports) == THREADED:
             # Forking a process with threads is not safe: let each worker import everything.
             self.close()
