@@ -190,6 +190,22 @@ def prune_delta_thread(store):
     assert len(before["items"]) == 8
 
 
+def test_deleted_runs_leave_what_later_states_are_rebuilt_from(store, saver):
+    graph = build_delta().compile(checkpointer=saver)
+    for number in range(4):
+        config = THREAD | {"metadata": {"run_id": f"run {number}"}}
+        graph.invoke({"items": [f"item {number}"]}, config)
+    before = graph.get_state(THREAD).values
+    saver.delete_for_runs(["run 1"])
+    again = build_delta().compile(checkpointer=IndelibleSaver(store))
+    assert again.get_state(THREAD).values == before
+    assert len(before["items"]) == 8
+    saver.delete_for_runs(["run 3"])
+    left = [each.metadata["run_id"] for each in IndelibleSaver(store).list(THREAD)]
+    assert "run 3" not in left
+    assert again.get_state(THREAD).values["items"] == before["items"][:6]
+
+
 @pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
 def test_the_history_of_delta_channels_is_that_of_the_parents(engine, tmp_path):
     with indelible.open(empty_url(engine, tmp_path)) as store:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -478,13 +478,12 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
         unwanted = set(run_ids)
         load = self.serde.loads_typed
-        await self._rewrite(
-            threads,
-            None,
-            lambda found: [
-                each for each in found if load(each.metadata).get("run_id") not in unwanted
-            ],
-        )
+
+        def choose(found: Sequence[ListedCheckpoint]) -> Sequence[ListedCheckpoint]:
+            kept = (each for each in found if load(each.metadata).get("run_id") not in unwanted)
+            return self._add_sources(found, kept)
+
+        await self._rewrite(threads, None, choose)
 
     async def _rewrite(
         self,
@@ -508,23 +507,31 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _choose_kept(
         self, keep: Keep, found: Sequence[ListedCheckpoint]
     ) -> Sequence[ListedCheckpoint]:
-        """Choose the checkpoints to keep, and what they are rebuilt from.
-
-        The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
-        to one that holds it. `found` come newest first.
-        """
+        """Choose the checkpoints to keep. `found` come newest first."""
         load = self.serde.loads_typed
-        by_id = {(each.namespace, each.id): each for each in found}
         counts: Counter[str] = Counter()
         since = None if keep.days is None else datetime.now(UTC) - timedelta(days=keep.days)
-        chosen: set[tuple[str, str]] = set()
+        kept = []
         for checkpoint in found:
             counts[checkpoint.namespace] += 1
-            if counts[checkpoint.namespace] > keep.last and (
-                since is None or datetime.fromisoformat(load(checkpoint.body)["ts"]) < since
+            if counts[checkpoint.namespace] <= keep.last or (
+                since is not None and datetime.fromisoformat(load(checkpoint.body)["ts"]) >= since
             ):
-                continue
-            missing = set(load(checkpoint.metadata).get(_DELTA_COUNTERS) or ())
+                kept.append(checkpoint)
+        return self._add_sources(found, kept)
+
+    def _add_sources(
+        self, found: Sequence[ListedCheckpoint], kept: Iterable[ListedCheckpoint]
+    ) -> Sequence[ListedCheckpoint]:
+        """Add the checkpoints that others are rebuilt from.
+
+        The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
+        to one that holds it.
+        """
+        by_id = {(each.namespace, each.id): each for each in found}
+        chosen: set[tuple[str, str]] = set()
+        for checkpoint in kept:
+            missing = set(self.serde.loads_typed(checkpoint.metadata).get(_DELTA_COUNTERS) or ())
             each: ListedCheckpoint | None = checkpoint
             while each is not None:
                 chosen.add((each.namespace, each.id))
