@@ -9,6 +9,7 @@ from redis_writers import Writer, insist, texts
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
 from indelible.backends.redis.requests import LostError
+from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers.ports import reserve_port
 from tests.support.wait import wait_until
 
@@ -292,3 +293,19 @@ def test_a_lost_write_of_a_store_that_was_closed_may_have_landed(url, monkeypatc
         store.add_message("s", "user", "hi")
     with indelible.open(url) as again:
         assert len(again.get_history("s")) == 2
+
+
+@pytest.mark.parametrize(
+    "erase", [lambda store: store.erase_memory("c", "id"), lambda store: store.forget("c")]
+)
+def test_an_erase_that_cannot_look_for_copies_erases_nothing(url, erase):
+    """What it says of copies is looked up first, so that its error is right about the data."""
+    with Proxy(url) as proxy, indelible.open(proxy.url) as store:
+        store.remember("c", "Ana drinks tea.", id="id")
+        for command in ("SCAN", "CONFIG"):
+            proxy.arm(ProxyFault("answer", command, 1, times=0, reply="NOPERM not allowed"))
+        with pytest.raises(indelible.MemoryStoreError) as refused:
+            erase(store)
+        proxy.heal()
+        assert refused.value.landed == Landed.NO
+        assert store.get_memory("c", "id").text == "Ana drinks tea."

@@ -13,7 +13,7 @@ from indelible.cli.change_commands import format_receipt, read_stdin
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import Key, Limit, Where, complete_session_ids
 from indelible.cli.suggestions import suggest_command
-from indelible.core.conditions import parse_conditions
+from indelible.core.filters import parse_conditions
 from indelible.errors import UsageError
 from indelible.model import Memory
 from indelible.printable import escape_unseen

@@ -20,7 +20,7 @@ from indelible.cli.options import (
 )
 from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
-from indelible.core.conditions import parse_conditions
+from indelible.core.filters import parse_conditions
 from indelible.core.limits import SEARCH_HITS_MAX
 from indelible.model import Entry, Hit, Kind, Status, StoredMemory, Value
 from indelible.printable import escape_unseen

@@ -8,8 +8,10 @@ different types are neither equal nor ordered, so that a filter never fails on w
 
 from __future__ import annotations
 
+import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +26,11 @@ _ORDERED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 OPERATORS: Final = ("$eq", "$ne", *_ORDERED, "$in", "$exists")
 
 _MISSING: Final = object()
+
+# Conditions that people type, such as `metadata.team=support`.
+_CONDITION: Final = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.*)", re.DOTALL)
+_SIGNS: Final = {"=": "$eq", "!=": "$ne", ">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
+_TIMES: Final = ("created_at", "last_activity", "expires_at", "written_at")
 
 
 class Condition(NamedTuple):
@@ -132,3 +139,29 @@ def _is_equal(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_equal, one, other))
     return _get_type(one) is _get_type(other) and one == other
+
+
+def parse_conditions(texts: Iterable[str]) -> dict[str, dict[str, object]]:
+    """Parse conditions that people type; a value is text, unless it is JSON or a date."""
+    where: dict[str, dict[str, object]] = {}
+    for text in texts:
+        found = _CONDITION.fullmatch(text)
+        if found is None:
+            raise UsageError(f"a condition is a field, an operator and a value, not {text!r}")
+        key, sign, value = found.groups()
+        compared = where.setdefault(key, {})
+        if _SIGNS[sign] in compared:
+            raise UsageError(f"there are two conditions with {key}{sign}; give one of them")
+        compared[_SIGNS[sign]] = _parse_typed_value(key, value)
+    return where
+
+
+def _parse_typed_value(key: str, text: str) -> object:
+    try:
+        if key not in _TIMES:
+            return json.loads(text)
+        moment = datetime.fromisoformat(text)
+    except (ValueError, RecursionError):
+        # If the field takes no text, the store says so.
+        return text
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

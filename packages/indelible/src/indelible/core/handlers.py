@@ -725,11 +725,11 @@ async def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
 
 @READS.handles(CheckIndex)
 async def check_index(tx: Transaction, op: CheckIndex) -> tuple[str, ...]:
-    """Compare the index of words with the entries."""
+    """Compare the indexes of search with the entries."""
     row = await tx.find_session(op.session)
     if row is None or await tx.is_indexed_right(row):
         return ()
-    return ("the index of words differs from the entries: reindex with rebuild=True",)
+    return ("an index of search differs from the entries: reindex with rebuild=True",)
 
 
 @WRITES.handles(Quarantine)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from indelible.core.conditions import parse_conditions
+from indelible.core.filters import parse_conditions
 from indelible.errors import MemoryStoreError, SessionNotFoundError, UsageError
 from indelible.inspector.artifacts import Report, Trace
 from indelible.inspector.moments import (

@@ -185,12 +185,13 @@ def _find_keys_to_keep(
 @HANDLERS.handles(Erase)
 def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
+    # Before the write: an error here says that nothing was erased.
     forks = yield from _find_forks(context, op.session)
+    kept = yield from _find_copies_on_disk(context)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     answer, found = yield context.write("erase", op.session, op.expected or "", repeatable=False)
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, found.decode())
-    kept = yield from _find_copies_on_disk(context)
     return EraseResult(size.entries, found, size.size_bytes, forks, kept)
 
 
@@ -200,6 +201,9 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     head, _, _ = yield from read_parts(context, op.session)
     if head.status is not Status.ACTIVE:
         return EraseResult()
+    # Before the first write: an error here says that nothing was erased.
+    forks = yield from _find_forks(context, op.session)
+    kept = yield from _find_copies_on_disk(context)
     checksum = compute_entry_checksum(context.keys(op.session).salt, op.envelope)
     arguments = (op.item, op.envelope, checksum)
     entries, size, more = 0, 0, 1
@@ -209,8 +213,6 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
         entries, size = entries + count, size + length
         # The line was written with the first portion.
         context = context.copy_with(None)
-    forks = yield from _find_forks(context, op.session)
-    kept = yield from _find_copies_on_disk(context)
     return EraseResult(entries, size_bytes=size, forks=forks, kept=kept)
 
 
