@@ -1,6 +1,9 @@
 """Commands that look after a store."""
 
 import json
+from contextlib import closing
+
+import apsw
 
 import indelible
 
@@ -61,6 +64,15 @@ def test_forget_erases_a_session(command, golden):
     golden()
     with indelible.open(command.folder / "agent.db") as store:
         assert store.session("bob").status == "new"
+
+
+def test_forget_erases_a_damaged_session(command):
+    with closing(apsw.Connection(str(command.folder / "agent.db"))) as file:
+        file.execute("UPDATE session SET checksum = checksum + 1 WHERE name = 'bob'")
+    command("history", "bob", code=1)
+    assert "damaged" in command("forget", "bob", code=2).err
+    command("forget", "bob", "--yes")
+    assert "There is no session" in command("history", "bob", code=1).err
 
 
 def test_forget_does_not_ask_about_a_session_that_is_not_there(command):

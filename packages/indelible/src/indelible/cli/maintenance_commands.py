@@ -17,6 +17,7 @@ from indelible.cli.options import AnySession, DryRun, SessionId, StoreUrl, Yes
 from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import UNDO_WINDOW_S
+from indelible.errors import FormatError
 from indelible.model import (
     AuditLine,
     Claims,
@@ -231,13 +232,15 @@ def reindex(
 @on_store("forget user-42 --url agent.db")
 def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> None:
     """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
-    info = call.store.session(session)
+    try:
+        info = call.store.session(session)
+        status, erased = str(info.status), _format_erased(info.logged, info.snapshots)
+    except FormatError:
+        status, erased = "damaged", "all that is left of it"
     # A session that is gone may be forgotten again, to clear bytes that were still pending.
-    if info.status is not Status.NEW:
-        erased = _format_erased(info.logged, info.snapshots)
+    if status != Status.NEW:
         confirm(
-            f"This erases session {session!r} ({info.status}) for good: {erased}."
-            " It cannot be undone.",
+            f"This erases session {session!r} ({status}) for good: {erased}. It cannot be undone.",
             yes=yes,
         )
     receipt = call.store.forget(session)
