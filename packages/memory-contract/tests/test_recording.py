@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -390,6 +392,16 @@ def test_an_old_trace_is_not_overwritten(path):
             store.add_message("s", "user", f"{n}")
     assert len(list_parts(path)) == 2
     assert len(operations(path)) == 2
+
+
+def test_the_end_of_a_process_adds_nothing_to_a_trace_that_was_closed(path):
+    program = (
+        "import sys, indelible, memory_contract\n"
+        "with memory_contract.record(indelible.open('memory:'), sys.argv[1]) as store:\n"
+        "    store.add_message('s', 'user', 'one')\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+    assert list_parts(path) == [path]
 
 
 def in_a_child(work):

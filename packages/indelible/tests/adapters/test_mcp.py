@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -211,6 +212,27 @@ def test_options_that_contradict_are_refused(tmp_path, options):
     command = [sys.executable, "-m", "indelible", "mcp", "agent.db", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "Nothing was started" in done.stderr) == (2, True)
+
+
+def test_ctrl_c_ends_the_server_while_it_waits_for_its_client(tmp_path):
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    command = [sys.executable, "-m", "indelible", "mcp", str(tmp_path / "agent.db")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as server:
+        server.stdin.write(json.dumps(hello) + "\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=60) == -signal.SIGINT
 
 
 async def test_any_session_opens_all(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,6 +57,9 @@ def mcp(
     except ImportError as error:
         raise UnsupportedError(str(error)) from error
     store = store_variants.to_async(call.store)
+    # The SDK waits for a line of stdin in a thread, which an exception does not end. A store
+    # survives the end of its process at any point.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(mcp.serve(store, session=session or DEFAULT_SESSION, any_session=any_session))
 
 

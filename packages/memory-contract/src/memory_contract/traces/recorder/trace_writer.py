@@ -184,7 +184,9 @@ class TraceWriter:
         if thread is not None and thread is not threading.current_thread():
             thread.join(CLOSE_S_MAX)
         with self._file_lock:
-            self.flush()
+            # A trace that was ended already is begun anew only for what was recorded since.
+            if self._file is not None or self._records or self._missing or not self._opened:
+                self.flush()
             if self._file is not None:
                 self._end_part()
         # A store that goes on recording begins a new part.
