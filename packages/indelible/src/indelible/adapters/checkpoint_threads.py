@@ -288,9 +288,10 @@ class Threads(ThreadReader):
         as it is. `choose` gets the newest first.
         """
         counts = 0, 0
+        is_rewritten = False
 
         async def attempt(cache: ThreadCache) -> None:
-            nonlocal counts
+            nonlocal counts, is_rewritten
             found = await self._read_all(session, cache)
             listed = records.list_checkpoints(found.checkpoints)
             chosen = choose(listed)
@@ -302,9 +303,11 @@ class Threads(ThreadReader):
             hidden = [at for at in range(head.born, head.end) if at not in stay]
             await self._store.hide(session, hidden, expected=cache.version)
             self._drop_cache(session)
-            await self._store.vacuum(session_id=session, undo_window=0.0)
+            is_rewritten = True
 
         await self._try(session, attempt)
+        if is_rewritten:
+            await self._store.vacuum(session_id=session, undo_window=0.0)
         return counts
 
     async def _read_all(self, session: str, cache: ThreadCache) -> ThreadEntries:

@@ -219,7 +219,7 @@ def reindex(
         bool, typer.Option("--rebuild", help="Begin with an empty index, as after damage.")
     ] = False,
 ) -> None:
-    """Complete the index of words, after an upgrade or after writes without it."""
+    """Complete the indexes of words and vectors, after writes without them."""
     with show_progress("Indexing") as tell:
         report = call.store.reindex(rebuild=rebuild, progress=tell)
     lines = [f"Indexed {phrases.format_count(report.entries, 'entry')}."]

@@ -781,8 +781,10 @@ async def _has_snapshot(tx: Transaction, row: SessionRow, op: Operation[Any]) ->
 @WRITES.handles(ImportAudit)
 async def import_audit(tx: Transaction, op: ImportAudit) -> None:
     """Add lines that are not there yet."""
-    there = tuple(await tx.read_audit(op.session, op.lines[0].number, len(op.lines)))
-    if there != op.lines[: len(there)]:
+    first = op.lines[0].number
+    there = tuple(await tx.read_audit(op.session, first, len(op.lines)))
+    has_gap = first > 0 and not await tx.read_audit(op.session, first - 1, 1)
+    if has_gap or there != op.lines[: len(there)]:
         raise rules.build_audit_conflict(op.session)
     for line in op.lines[len(there) :]:
         await tx.insert_audit_line(op.session, line)

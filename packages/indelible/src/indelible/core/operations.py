@@ -806,7 +806,7 @@ class Audited(Operation[R]):
 
 @dataclass(frozen=True, slots=True)
 class ImportAudit(Operation[None]):
-    """Add lines that were exported. Those that are there already must be the same.
+    """Add lines that were exported. Those that are there already must be the same, without a gap.
 
     Otherwise it is a `ConflictError` with the reason "audit", and nothing is written.
     """

@@ -78,7 +78,9 @@ def format_array(numbers: Iterable[float] | None) -> str | None:
 
 def parse_vector(sent: bytes) -> tuple[float, ...]:
     """Parse an array of `real` in the server's binary form: a header, then a length before each."""
-    # A damaged one may have parts without a value, and is then read as other numbers.
+    # A damaged one may be empty, or have parts without a value, and is then read as other numbers.
+    if len(sent) <= _ARRAY_HEADER:
+        return ()
     return struct.unpack_from("!" + "4xf" * ((len(sent) - _ARRAY_HEADER) // 8), sent, _ARRAY_HEADER)
 
 

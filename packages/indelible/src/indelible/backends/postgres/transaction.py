@@ -133,7 +133,7 @@ _FIND_ITEMS: Final = """
     SELECT item, position FROM indelible.entry
     WHERE session = $1 AND position >= $2 AND item >= $3 AND (item > $3 OR position < $4)
     ORDER BY item, position DESC LIMIT $5"""
-_FIND_NEWER = """
+_FIND_NEWER: Final = """
     SELECT id, id >> 32 << 32 | newer.position FROM unnest($1::bigint[]) AS id
     JOIN indelible.entry AS own ON own.session = id >> 32 AND own.position = id & 4294967295,
     LATERAL (SELECT position FROM indelible.entry

@@ -34,8 +34,9 @@ from indelible.errors import BusyError, MemoryStoreError
 
 R = TypeVar("R")
 
-# Lines that are there already must be these.
+# Lines that are there already must be these, and no line before them may be missing.
 _IMPORT: Final = """
+if redis.call('LLEN', KEYS[1]) < tonumber(ARGV[1]) then return 0 end
 local there = redis.call('LRANGE', KEYS[1], ARGV[1], ARGV[1] + #ARGV - 2)
 for n, line in ipairs(there) do
   if line ~= ARGV[n + 1] then return 0 end

@@ -26,7 +26,7 @@ from indelible.core.operations import FindMatches, FrozenView, MatchPage, Read, 
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.memories import is_memory
 from indelible.core.plans.read import EntryDecoder
-from indelible.core.plans.search_request import Request
+from indelible.core.plans.search_request import SearchRequest
 from indelible.core.plans.verification import list_all_sessions
 from indelible.core.plans.view_changes import read_snapshots
 from indelible.core.ranking import Document, Ranked, Statistics
@@ -59,7 +59,7 @@ class Found:
     more: bool = False
 
 
-def search(request: Request) -> Plan[list[Hit]]:
+def search(request: SearchRequest) -> Plan[list[Hit]]:
     """Find the entries that fit a query best."""
     if request.vector is not None:
         request = request._replace(vector=tuple(scale_to_unit(request.vector)))
@@ -82,7 +82,7 @@ def search(request: Request) -> Plan[list[Hit]]:
                 raise
 
 
-def _find(request: Request, limit: int) -> Plan[Found]:
+def _find(request: SearchRequest, limit: int) -> Plan[Found]:
     """Find what is to be ranked: by the engine's indexes, or by reading everything."""
     query = words.choose_words(request.text or "")
     found = Found(frozenset(query))
@@ -110,7 +110,7 @@ def _find(request: Request, limit: int) -> Plan[Found]:
     return found
 
 
-def _read_snapshot(request: Request) -> Plan[FrozenView]:
+def _read_snapshot(request: SearchRequest) -> Plan[FrozenView]:
     assert request.sessions is not None
     assert request.as_of is not None
     found = yield from read_snapshots(request.sessions[0], (request.as_of,))
@@ -121,7 +121,7 @@ def _read_snapshot(request: Request) -> Plan[FrozenView]:
 # What an index has found
 
 
-def _add_matches(found: Found, page: MatchPage, request: Request) -> None:
+def _add_matches(found: Found, page: MatchPage, request: SearchRequest) -> None:
     """Add the best of what an index has found: by words, and by vectors."""
     found.statistics, found.more = page.statistics, page.more
     documents: list[Document] = []
@@ -142,7 +142,7 @@ def _add_matches(found: Found, page: MatchPage, request: Request) -> None:
         found.documents |= {(each.session, each.position): each for each in ordered[:most]}
 
 
-def _add_neighbours(found: Found, request: Request) -> Plan[None]:
+def _add_neighbours(found: Found, request: SearchRequest) -> Plan[None]:
     """Add the messages beside those that were found, and tell which is beside which."""
     windows: dict[str, list[tuple[int, int]]] = {}
     for document in found.documents.values():
@@ -192,7 +192,7 @@ def _clip_state(state: FrozenView, spans: Extents) -> FrozenView:
 # What is read as a whole
 
 
-def _add_all(found: Found, request: Request, frozen: FrozenView | None) -> Plan[None]:
+def _add_all(found: Found, request: SearchRequest, frozen: FrozenView | None) -> Plan[None]:
     """Add all entries of the sessions, and count their words."""
     left = SEARCH_ENTRIES_MAX
     for session in (yield from _list_sessions(request)):
@@ -200,7 +200,7 @@ def _add_all(found: Found, request: Request, frozen: FrozenView | None) -> Plan[
     found.statistics = ranking.compute_statistics([*found.documents.values()])
 
 
-def _list_sessions(request: Request) -> Plan[list[str]]:
+def _list_sessions(request: SearchRequest) -> Plan[list[str]]:
     if request.sessions is not None:
         return [*request.sessions]
     if request.under is None:
@@ -211,7 +211,7 @@ def _list_sessions(request: Request) -> Plan[list[str]]:
 
 
 def _add_session(
-    found: Found, session: str, request: Request, frozen: FrozenView | None, left: int
+    found: Found, session: str, request: SearchRequest, frozen: FrozenView | None, left: int
 ) -> Plan[int]:
     """Add all entries of one session; return how many were looked at."""
     newest: dict[str, int] = {}
@@ -253,7 +253,7 @@ def _build_limit_error() -> LimitError:
 
 
 def _build_document(
-    session: str, entry: Entry, order: int | None, request: Request, terms: frozenset[str]
+    session: str, entry: Entry, order: int | None, request: SearchRequest, terms: frozenset[str]
 ) -> Document:
     value = entry.value
     length, counts = words.count_terms(get_searched_text(entry.kind, value.__dict__), terms)
@@ -270,7 +270,7 @@ def _build_document(
     )
 
 
-def _compare(request: Request, value: object) -> float | None:
+def _compare(request: SearchRequest, value: object) -> float | None:
     """Return the similarity to the vector of the query; None if there is nothing to compare."""
     if request.vector is None or not isinstance(value, Summary | StoredMemory):
         return None
@@ -279,7 +279,7 @@ def _compare(request: Request, value: object) -> float | None:
     return compare(request.vector, value.vector)
 
 
-def _check_dimensions(documents: Iterable[Document], request: Request) -> None:
+def _check_dimensions(documents: Iterable[Document], request: SearchRequest) -> None:
     """Raise if an entry has a vector of the same embedder and another dimension."""
     for document in documents:
         if document.similarity == NOT_COMPARABLE:
@@ -293,7 +293,7 @@ def _check_dimensions(documents: Iterable[Document], request: Request) -> None:
             )
 
 
-def _fits(session: str, entry: Entry, request: Request) -> bool:
+def _fits(session: str, entry: Entry, request: SearchRequest) -> bool:
     """Return whether the filter takes an entry; what an entry does not have is missing."""
     if not request.where:
         return True

@@ -20,7 +20,7 @@ from indelible.model import Kind
 _FIELDS: Final = ("session_id", "kind", "role", "name", "id", "written_at")
 
 
-class Request(NamedTuple):
+class SearchRequest(NamedTuple):
     """A search, checked: for a text, for a vector of an embedder, or for both."""
 
     text: str | None
@@ -47,7 +47,7 @@ def parse_request(
     offset: int,
     around: int,
     as_of: str | None,
-) -> Request:
+) -> SearchRequest:
     """Check what is asked for."""
     text, vector = _parse_query(query)
     if sessions is not None and under is not None:
@@ -61,7 +61,7 @@ def parse_request(
     if not wanted <= set(SEARCHED_KINDS):
         known = ", ".join(SEARCHED_KINDS)
         raise UsageError(f"search finds entries of the kinds {known}, not {kinds!r}", value=kinds)
-    return Request(
+    return SearchRequest(
         text,
         vector,
         NO_EMBEDDER,
