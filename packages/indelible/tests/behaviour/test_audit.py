@@ -12,9 +12,9 @@ import pytest
 import indelible
 from indelible import BusyError, ClosedError, ConflictError, OutcomeUnknownError, UsageError
 from indelible.core.audit import build_audit
-from indelible.core.operations import Audited, ReadAudit
+from indelible.core.operations import Audited, ImportAudit, ReadAudit, StoredLine
 from indelible.testing.faults import MemoryFaults
-from tests.support.stores import Blocking, said, say
+from tests.support.stores import ENGINES, Blocking, empty_url, said, say
 
 KEY = b"a secret of the tests"
 
@@ -370,3 +370,17 @@ def test_the_key_is_nowhere_to_be_seen():
     with indelible.open("memory:", audit=True, audit_key=KEY) as store:
         assert KEY.decode() not in repr(store._settings)
         assert KEY.decode() not in repr(store)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_imported_lines_follow_those_that_are_there_without_a_gap(engine, tmp_path):
+    lines = [StoredLine(number, f"line {number}", f"{number:064x}") for number in range(4)]
+    with indelible.open(empty_url(engine, tmp_path)) as store:
+        perform = store._backend.perform
+        for first in (1, 3):
+            with pytest.raises(ConflictError) as gap:
+                perform(ImportAudit("s", (lines[first],)))
+            assert (gap.value.reason, gap.value.landed) == ("audit", "no")
+        for first, last in ((0, 2), (1, 3), (3, 4), (0, 4)):
+            perform(ImportAudit("s", tuple(lines[first:last])))
+        assert perform(ReadAudit("s", 0, 10)) == tuple(lines)

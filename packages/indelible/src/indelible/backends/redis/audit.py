@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from indelible.backends.redis.errors import build_unknown_error
 from indelible.backends.redis.keys import build_audit_key, build_audits_pattern, parse_session
 from indelible.backends.redis.requests import (
     HANDLERS,
     AuditMovedError,
-    Command,
     RedisContext,
     Wait,
     require,
@@ -33,17 +32,6 @@ from indelible.core.plan import Operation, Plan
 from indelible.errors import BusyError, MemoryStoreError
 
 R = TypeVar("R")
-
-# Lines that are there already must be these, and no line before them may be missing.
-_IMPORT: Final = """
-if redis.call('LLEN', KEYS[1]) < tonumber(ARGV[1]) then return 0 end
-local there = redis.call('LRANGE', KEYS[1], ARGV[1], ARGV[1] + #ARGV - 2)
-for n, line in ipairs(there) do
-  if line ~= ARGV[n + 1] then return 0 end
-end
-if #there < #ARGV - 1 then redis.call('RPUSH', KEYS[1], unpack(ARGV, #there + 2)) end
-return 1
-"""
 
 
 @HANDLERS.handles(Audited)
@@ -102,13 +90,10 @@ def _perform_once(
 @HANDLERS.handles(ImportAudit)
 def import_audit(context: RedisContext, op: ImportAudit) -> Plan[None]:
     """Add lines that are not there yet."""
-    keys = context.keys(op.session)
     lines = [f"{line.hash} {line.text}" for line in op.lines]
-    number = op.lines[0].number
-    # Sent again, it finds its lines and adds none.
-    command: Command = ("EVAL", _IMPORT, 1, build_audit_key(keys), number, *lines)
-    (answer,) = yield context.send(keys.head, command)
-    if not require(context, answer):
+    call = context.write("import_audit", op.session, op.lines[0].number, *lines)
+    call.audit = build_audit_key(call.keys), ()
+    if not (yield call):
         raise rules.build_audit_conflict(op.session)
 
 

@@ -58,6 +58,7 @@ _CHECKS: Final[dict[str, str | None]] = {
     "erase": None,
     "measure_entries": None,
     "newest_line": None,
+    "import_audit": None,
     # It says itself what must be whole.
     "read_parts": None,
     "check_items": "head",
