@@ -20,6 +20,7 @@ from memory_contract import (
     write_test,
 )
 from memory_contract.adapter import Refused
+from memory_contract.calls import Log
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.goldfish.stores import ListStore, give_way
 from memory_contract.history import HistoryError
@@ -118,6 +119,7 @@ def test_a_store_that_does_it_again_failed(tape):
 def test_a_store_that_does_not_is_fixed(tape):
     found = replay_trace(tape.path, RIGHT, seed=1, times=3)
     assert (found.verdict, found.exit_code) == ("FIXED", 0)
+    assert "the store does not do it" in found.told
     assert found.overlaps.kept > 0
     assert found.times >= 3
 
@@ -331,7 +333,26 @@ def test_a_call_that_was_cancelled_is_cancelled_again(tmp_path):
     found = replay_trace(tape.path, halves, level="faults", seed=1)
     assert found.found == {"torn batch"}, found.told
     assert [line.error for line in found.lines if line.op == "append"] == ["CancelledError"]
-    assert replay_trace(tape.path, "memory:", level="faults", seed=1).verdict == "FIXED"
+    right = replay_trace(tape.path, "memory:", level="faults", seed=1)
+    assert right.verdict == "FIXED"
+    assert "the trace shows nothing wrong, nor does the store" in right.told
+
+
+def test_a_call_that_was_never_made_changed_nothing(tmp_path, monkeypatch):
+    from memory_contract.traces.replay import scheduler
+
+    async def race_none(programs, names, handles, *, cancels):
+        return [Log() for _ in programs] if cancels else await race_all(programs, names, handles)
+
+    race_all = scheduler.race_tasks
+    monkeypatch.setattr(scheduler, "race_tasks", race_none)
+    tape = Tape(tmp_path / "trace.jsonl", TraceHeader(fresh=True, workers="tasks"))
+    tape.append("a", worker="1.1-a1", at=(1, 2), outcome="info", error="CancelledError")
+    tape.explained()
+    halves = Adapter(open_async=Halves, reach="handle", name="halves")
+    found = replay_trace(tape.path, halves, level="faults", seed=1)
+    assert (found.verdict, found.reason) == ("UNKNOWN", "no fault could be made here"), found.told
+    assert [line.op for line in found.lines] == ["read"]
 
 
 def test_without_a_fault_that_struck_nothing_is_proved(tape):

@@ -1,8 +1,8 @@
-"""A worker that forks goes on, and what hangs says where."""
+"""A worker that forks goes on, what hangs says where, and what is cancelled is recorded."""
 
 import asyncio
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -10,6 +10,7 @@ from memory_contract import Adapter
 from memory_contract.calls import Call, Program
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import WorkerLost, WorkerPool
+from memory_contract.workers.races import race_tasks
 
 # A bound on what hangs, not on what is slow.
 HANGS_S = 60.0
@@ -29,6 +30,9 @@ class Threaded:
 
     async def stuck(self):
         await asyncio.get_running_loop().create_future()
+
+    async def clear(self, session):
+        await self.stuck()
 
     def _file(self, session):
         return self.workspace / session
@@ -83,3 +87,14 @@ def test_work_that_does_not_end_says_where_it_stands():
     with pytest.raises(WorkTimedOut, match=r"no end within 0 s, at .*test_workers.py:\d+ stand > "):
         run_with_timeout(0.2, stand)
     gate.set()
+
+
+async def test_a_call_that_is_cancelled_right_after_its_delay_is_recorded(tmp_path):
+    clear = Program("", (Call(op="clear", session="s"),))
+    programs = [replace(clear, worker=f"w{n}", delay_s=n * 1e-4) for n in range(20)]
+    handles = [Threaded(tmp_path)] * len(programs)
+    cancels = {program.worker: 0.0 for program in programs}
+    logs = await race_tasks(programs, {}, handles, cancels=cancels)
+    assert [[op.worker for op in log.operations] for log in logs] == [[name] for name in cancels]
+    assert {op.outcome for log in logs for op in log.operations} == {"info"}
+    assert {error for log in logs for _, error, _ in log.errors} == {"CancelledError"}

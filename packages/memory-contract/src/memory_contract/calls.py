@@ -44,7 +44,7 @@ class Program:
     calls: tuple[Call, ...]
     # Finds the id of a message that came back.
     identify: Callable[[Any], str] = parse_id
-    # How long it waits before its first call.
+    # How long it waits before its first call; in a task, `race_tasks` waits for it.
     delay_s: float = 0.0
 
 
@@ -171,10 +171,8 @@ def _is_cancelled() -> bool:
 
 
 async def run_async(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
-    """Make the calls of a program, one after the other, awaiting."""
+    """Make the calls of a program, one after the other, awaiting; `race_tasks` has waited."""
     log.names = names
-    if program.delay_s:
-        await asyncio.sleep(program.delay_s)
     for call in program.calls:
         began = time.monotonic_ns()
         try:

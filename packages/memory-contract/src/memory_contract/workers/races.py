@@ -88,20 +88,22 @@ async def race_tasks(
     on_suspension: Callable[[], None] = lambda: None,
     cancels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Log]:
-    """Run each program in a task, all at once; cancel those of some workers after so long."""
+    """Run each program in a task, all at once; cancel some workers so long after they began."""
     gate = asyncio.Event()
     logs = [Log() for _ in programs]
     loop = asyncio.get_running_loop()
 
     async def work(program: Program, handle: Any, log: Log) -> None:
         await gate.wait()
+        if program.delay_s:
+            await asyncio.sleep(program.delay_s)
         running = await_stepwise(run_async(handle, program, dict(names), log), on_suspension)
         task = asyncio.current_task()
         if program.worker not in cancels or task is None:
             await running
             return
-        loop.call_later(program.delay_s + cancels[program.worker], task.cancel)
-        # The call is recorded before this is raised.
+        # After the delay, so that the call begins first: it is recorded before this is raised.
+        loop.call_later(cancels[program.worker], task.cancel)
         with suppress(asyncio.CancelledError):
             await running
 

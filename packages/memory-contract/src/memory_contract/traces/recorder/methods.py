@@ -1,9 +1,9 @@
 """The methods of every kind of store that can be recorded, in the terms of the contract.
 
 `describe` has the parameters of the method and returns the record of a call; `read_result` adds
-what the store returned. A call of a method that no table
-lists makes its session undecided for `explain`, and every session if it names none; only methods
-whose names say that they read are taken to change nothing.
+what the store returned. A call of a method that no table lists makes its session undecided for
+`explain`, and every session if it names none; only methods whose names say that they read are taken
+to change nothing.
 """
 
 from __future__ import annotations

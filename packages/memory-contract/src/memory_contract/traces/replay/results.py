@@ -33,6 +33,8 @@ _MEANING: Final[dict[ReplayVerdict, str]] = {
     "UNKNOWN": "nothing was proved",
     "ERROR": "the store could not be asked",
 }
+# FIXED, of a trace without an anomaly.
+_CLEAN: Final = "the trace shows nothing wrong, nor does the store"
 
 
 # Pairs grow with the square of what is open at once.
@@ -100,7 +102,8 @@ class Replay:
 
 def render_replay(found: Replay) -> str:
     """Render the verdict, how it was reached, and the proof."""
-    lines = [f"{found.verdict}   {_MEANING[found.verdict]}"]
+    is_clean = found.verdict == "FIXED" and not found.recorded
+    lines = [f"{found.verdict}   {_CLEAN if is_clean else _MEANING[found.verdict]}"]
     if found.recorded or found.found:
         recorded = ", ".join(sorted(found.recorded)) or "nothing"
         again = ", ".join(sorted(found.found)) or "nothing"

@@ -151,6 +151,11 @@ class Scheduler:
 
     def _add_log(self, step: ReplayStep, log: Log | None, began_ns: int) -> None:
         """Add the line of a call; without a log it was never heard of again."""
+        if log is not None and not log.operations:
+            # Never made: it changed nothing, and no fault struck it.
+            self.run.unmade["calls that were not made", "they were cancelled before"] += 1
+            self.run.struck -= self._find_fault(step) == "cancel"
+            return
         line, raised = replace(step.line, invoke_ns=began_ns), ""
         if log is not None:
             self._names |= log.names
@@ -265,10 +270,11 @@ class Scheduler:
                 self.run.struck += 1
                 killed.add(worker)
         logs: dict[str, Log] = {}
-        for worker in theirs:
+        for worker, some in theirs.items():
             # What a killed one may have answered, nobody heard.
             if worker not in killed:
-                logs |= {log.operations[0].worker: log for log in worker.answer()}
+                lanes = (program.worker for program in some)
+                logs |= zip(lanes, worker.answer(), strict=True)
         for owner in [owner for owner, opened in self._open.items() if opened in killed]:
             self._open.pop(owner).kill()
         return [logs.get(step.lane) for step in steps]
