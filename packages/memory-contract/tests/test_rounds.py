@@ -6,7 +6,8 @@ import pytest
 
 from memory_contract import runner as runner_module
 from memory_contract.case_context import CaseNotRun
-from memory_contract.cases.case import REGISTRY, Case
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.runner import run_case
 
 
@@ -137,8 +138,8 @@ def test_a_race_with_errors_fails_though_later_rounds_pass(subject):
 
 
 def test_a_bad_day_of_several_workers_is_run_in_rounds_too():
-    alone, crowded = REGISTRY["faults/reply_lost"], REGISTRY["faults/connection_flap"]
-    assert (alone.races, crowded.races) == (False, True)
+    races = {case.id: case.races for case in all_cases()}
+    assert (races["faults/reply_lost"], races["faults/connection_flap"]) == (False, True)
 
 
 def test_what_is_no_race_is_not_run_in_rounds(subject):
