@@ -6,7 +6,7 @@ import pytest
 
 from memory_contract import Report
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.report import badge_of
+from memory_contract.report import build_badge
 from tests.support.report_samples import every_verdict, whole
 
 GATES_WITH_CASES = list(dict.fromkeys(found.gate for found in all_cases()))
@@ -20,7 +20,7 @@ def without(report: Report, keep) -> Report:
 
 
 def test_who_passes_everything_has_the_highest_gate_that_has_cases():
-    badge = badge_of(whole())
+    badge = build_badge(whole())
     assert badge.gate == HIGHEST
     assert badge.message == HIGHEST
     assert badge.line.startswith(f"memory contract {badge.contract}: {HIGHEST} · ")
@@ -28,7 +28,7 @@ def test_who_passes_everything_has_the_highest_gate_that_has_cases():
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"])
 def test_one_case_in_doubt_stops_at_the_gate_below(verdict):
-    badge = badge_of(whole(ttl_ends_everything=verdict))
+    badge = build_badge(whole(ttl_ends_everything=verdict))
     assert badge.gate == "edges"
 
 
@@ -36,12 +36,12 @@ def test_one_case_in_doubt_stops_at_the_gate_below(verdict):
 def test_a_gate_that_was_not_asked_for_stops_there(gate):
     report = without(whole(), lambda result: result.gate != gate)
     below = GATES_WITH_CASES.index(gate) - 1
-    assert badge_of(report).gate == (GATES_WITH_CASES[below] if below >= 0 else None)
+    assert build_badge(report).gate == (GATES_WITH_CASES[below] if below >= 0 else None)
 
 
 def test_one_picked_case_is_no_gate():
     report = without(whole(), lambda result: result.case == "append_then_read")
-    badge = badge_of(report)
+    badge = build_badge(report)
     assert badge.gate is None
     assert badge.message == f"{len(report.results)} passed, sequential incomplete"
 
@@ -49,38 +49,38 @@ def test_one_picked_case_is_no_gate():
 def test_a_whole_gate_without_those_below_is_not_called_nothing():
     report = without(whole(), lambda result: result.gate == "concurrency")
     passed = sum(result.verdict == "PASS" for result in report.results)
-    assert badge_of(report).line.endswith(f": {passed} passed, sequential incomplete")
+    assert build_badge(report).line.endswith(f": {passed} passed, sequential incomplete")
 
 
 def test_where_nothing_passed_nothing_is_proved():
     report = without(whole(), lambda result: result.verdict != "PASS")
-    assert badge_of(report).message == "nothing proved"
+    assert build_badge(report).message == "nothing proved"
 
 
 def test_leaving_one_case_out_is_seen():
     report = without(whole(), lambda result: result.case != "append_storm")
-    assert badge_of(report).gate == "lifecycle"
+    assert build_badge(report).gate == "lifecycle"
 
 
 def test_a_gate_that_claims_nothing_is_not_passed():
-    assert badge_of(whole(lifecycle="NOT CLAIMED")).gate == "edges"
+    assert build_badge(whole(lifecycle="NOT CLAIMED")).gate == "edges"
 
 
 def test_writing_every_case_down_as_a_deviation_is_no_way_around():
-    assert badge_of(whole(edges="DEVIATION")).gate == "sequential"
+    assert build_badge(whole(edges="DEVIATION")).gate == "sequential"
 
 
 def test_what_is_not_claimed_is_neutral():
-    badge = badge_of(whole(ttl_ends_everything="NOT CLAIMED"))
+    badge = build_badge(whole(ttl_ends_everything="NOT CLAIMED"))
     assert (badge.gate, badge.not_claimed) == (HIGHEST, 1)
 
 
 def test_deviations_stand_on_the_badge():
-    badge = badge_of(whole(append_storm="DEVIATION"))
+    badge = build_badge(whole(append_storm="DEVIATION"))
     assert badge.message == f"{HIGHEST}, 1 deviation"
 
 
 def test_a_store_that_fails_at_the_first_gate_has_none():
-    badge = badge_of(whole(sequential="FAIL"))
+    badge = build_badge(whole(sequential="FAIL"))
     assert (badge.gate, badge.message) == (None, "failing")
-    assert badge_of(every_verdict()).gate is None
+    assert build_badge(every_verdict()).gate is None

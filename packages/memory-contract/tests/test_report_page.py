@@ -11,7 +11,7 @@ import pytest
 
 from memory_contract import Report
 from memory_contract.report import to_page
-from memory_contract.report.page import program_of
+from memory_contract.report.page import build_program
 from tests.support.report_samples import (
     HOSTILE,
     every_verdict,
@@ -142,6 +142,6 @@ def test_a_copied_test_of_a_real_loss_runs(tmp_path):
 def test_what_only_the_store_can_show_is_asked_of_the_store(tmp_path):
     result = unexpected()
     report = Report(target="memory:", seed=1, gates=("concurrency",), results=(result,))
-    program = program_of(report, result, result.failures[0], ())
+    program = build_program(report, result, result.failures[0], ())
     assert "check('memory:', cases=['lock_is_bounded'], seed=7)" in program
     compile(program, "program", "exec")

@@ -33,8 +33,8 @@ from memory_contract.report import to_json, write_report
 from memory_contract.report.terminal import ProgressDisplay, print_summary
 from memory_contract.report.text import (
     check_again,
+    describe_target,
     reproduce,
-    target_of,
 )
 from memory_contract.results import Report, Unreachable
 from memory_contract.targets import TargetError
@@ -282,5 +282,5 @@ def suggest_next(report: Report, page: Path | None) -> str:
         return f"Next: open {escape_unseen(str(page))}: it draws each failure as a timeline."
     if report.left_out:
         return f"Next: {check_again(report)} --full   runs all cases."
-    target = shlex.quote(escape_unseen(target_of(report)))
+    target = shlex.quote(escape_unseen(describe_target(report)))
     return f"Next: memory-contract init {target}   writes a pytest file and a CI step."

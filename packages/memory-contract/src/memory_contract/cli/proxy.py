@@ -21,7 +21,7 @@ from memory_contract.faults.proxy import (
 from memory_contract.faults.proxy.fault_queue import What
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
-from memory_contract.report.text import counted
+from memory_contract.report.text import format_count
 
 # How often it is looked whether a fault came about.
 LOOK_AGAIN_S = 0.1
@@ -123,7 +123,9 @@ def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
     except KeyboardInterrupt:
         told = _tell(standing.struck, told)
     left = len(faults) - len({struck.fault for struck in standing.struck})
-    said = f"{counted(standing.passed, 'request')} passed, {counted(told, 'fault')} struck"
+    said = (
+        f"{format_count(standing.passed, 'request')} passed, {format_count(told, 'fault')} struck"
+    )
     print(f"{said}{f', {left} did not' if left else ''}.", file=sys.stderr)
 
 

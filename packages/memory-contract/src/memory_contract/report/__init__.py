@@ -10,13 +10,13 @@ from memory_contract.history import write_history
 from memory_contract.report.as_json import schema, to_json
 from memory_contract.report.junit import to_junit
 from memory_contract.report.page import to_page
-from memory_contract.report.text import Badge, badge_of, slug
+from memory_contract.report.text import Badge, build_badge, slug
 from memory_contract.results import CaseResult, Report
 
 __all__ = [
     "Badge",
     "ReportFiles",
-    "badge_of",
+    "build_badge",
     "schema",
     "to_json",
     "to_junit",

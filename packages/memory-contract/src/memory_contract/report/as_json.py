@@ -9,13 +9,13 @@ from typing import Any
 
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation, format_operation
-from memory_contract.report.text import badge_of, target_of
+from memory_contract.report.text import build_badge, describe_target
 from memory_contract.results import CaseResult, Report
 
 
 def to_json(report: Report) -> dict[str, Any]:
     """The whole report as what JSON can hold."""
-    badge = badge_of(report)
+    badge = build_badge(report)
     return {
         **describe_run(report),
         "badge": {"gate": badge.gate, "message": badge.message},
@@ -34,7 +34,7 @@ def describe_run(report: Report) -> dict[str, Any]:
     """What is said of a run as a whole."""
     return {
         "contract": report.contract,
-        "target": target_of(report),
+        "target": describe_target(report),
         "verdict": report.verdict,
         "seed": report.seed,
         "duration_s": round(report.duration_s, 3),

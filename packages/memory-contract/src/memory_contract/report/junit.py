@@ -7,7 +7,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from memory_contract.printable import escape_unseen
-from memory_contract.report.text import badge_of, failure_lines, target_of
+from memory_contract.report.text import build_badge, describe_target, failure_lines
 from memory_contract.results import SILENT, CaseResult, Report
 
 # XML has no place for these, not even as a number.
@@ -28,7 +28,7 @@ def to_junit(report: Report) -> str:
     suite = ET.SubElement(
         suites,
         "testsuite",
-        name=_xml(f"contract {target_of(report)}"),
+        name=_xml(f"contract {describe_target(report)}"),
         tests=str(len(results) + len(idle)),
         failures=str(sum(result.verdict == "FAIL" for result in results)),
         errors=str(sum(result.verdict in SILENT for result in results) + len(idle)),
@@ -48,10 +48,10 @@ def to_junit(report: Report) -> str:
 def _properties(suite: ET.Element, report: Report) -> None:
     found = {
         "contract": report.contract,
-        "target": target_of(report),
+        "target": describe_target(report),
         "seed": str(report.seed),
         "verdict": report.verdict,
-        "badge": badge_of(report).message,
+        "badge": build_badge(report).message,
     }
     properties = ET.SubElement(suite, "properties")
     for name, value in [*found.items(), *(("note", note) for note in report.notes)]:

@@ -28,11 +28,11 @@ from memory_contract.printable import escape_unseen
 from memory_contract.report.as_json import describe_result, describe_run, operation
 from memory_contract.report.text import (
     VERDICTS,
-    badge_of,
+    build_badge,
+    describe_scope,
+    describe_target,
     reproduce,
-    scope_of,
     slug,
-    target_of,
 )
 from memory_contract.results import CaseResult, Report
 
@@ -47,7 +47,7 @@ def to_page(report: Report) -> str:
     filled = {
         "policy": f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
-        "title": html.escape(f"{report.verdict}: {escape_unseen(target_of(report))}"),
+        "title": html.escape(f"{report.verdict}: {escape_unseen(describe_target(report))}"),
         "style": style,
         "script": script,
         "data": _inert(_page(report)),
@@ -78,7 +78,7 @@ def _page(report: Report) -> dict[str, Any]:
     kept = {result.id: timelines.build(result) for result in urgent}
     return {
         **describe_run(report),
-        "badge": badge_of(report).line,
+        "badge": build_badge(report).line,
         "verdicts": list(VERDICTS),
         "gates": [
             {
@@ -131,7 +131,7 @@ class Timelines:
         needed += [op for history in small for op in history]
         operations = self._fitting(result, needed, {failure.session for failure in chosen})
         places = {op: place for place, op in enumerate(operations)}
-        scope = scope_of(result)
+        scope = describe_scope(result)
         return {
             "operations": [_plain(op) for op in operations],
             "began_ns": scope.began_ns,
@@ -191,7 +191,7 @@ class Timelines:
             "witness": [places[op] for op in failure.witness],
             "beside": [places[op] for op in failure.beside],
             "minimal": [places[op] for op in history],
-            "program": program_of(self._report, result, failure, history),
+            "program": build_program(self._report, result, failure, history),
         }
 
 
@@ -261,7 +261,7 @@ if __name__ == "__main__":
 '''
 
 
-def program_of(
+def build_program(
     report: Report, result: CaseResult, failure: Anomaly, history: Sequence[Operation]
 ) -> str:
     """Judges exactly this history again; what only the store can show, it asks the store for."""
@@ -273,7 +273,7 @@ def program_of(
             title=title,
             name=name,
             # Without its password, which who runs it must fill in.
-            target=_literal(target_of(report)),
+            target=_literal(describe_target(report)),
             case=_literal(result.case),
             seed=result.seed,
             options="" if report.keeps_last is None else f", keeps_last={report.keeps_last}",

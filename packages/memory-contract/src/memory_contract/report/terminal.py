@@ -19,11 +19,11 @@ from memory_contract.contract_run import Item
 from memory_contract.printable import escape_unseen
 from memory_contract.report.text import (
     VERDICTS,
-    badge_of,
-    counted,
+    build_badge,
+    describe_target,
     failure_lines,
+    format_count,
     slug,
-    target_of,
 )
 from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
 
@@ -149,7 +149,7 @@ def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
         yield from render_proof(report, result, page=page)
         yield Line("")
     if briefly:
-        yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", BOLD_RED)
+        yield Line(f"FAILED too, {format_count(len(briefly), 'case')}:", BOLD_RED)
         for result in briefly:
             what = result.failures[0].name.upper() if result.failures else result.reason
             yield Line(f"  {result.id}   {escape_unseen(what)}   seed {result.seed}")
@@ -215,12 +215,16 @@ def _render_notes(report: Report) -> Iterator[Line]:
 
 
 def _render_end(report: Report) -> Iterator[Line]:
-    parts = [escape_unseen(target_of(report)), f"contract {report.contract}", f"seed {report.seed}"]
-    parts += [counted(len(report.results), "case"), f"{report.duration_s:.1f} s"]
+    parts = [
+        escape_unseen(describe_target(report)),
+        f"contract {report.contract}",
+        f"seed {report.seed}",
+    ]
+    parts += [format_count(len(report.results), "case"), f"{report.duration_s:.1f} s"]
     yield Line("   ".join([report.verdict, *parts]), STYLES[report.verdict])
     if report.left_out:
-        yield Line(f"Quick: {counted(report.left_out, 'case')} left out; --full runs them.")
-    yield Line(badge_of(report).line, DIM)
+        yield Line(f"Quick: {format_count(report.left_out, 'case')} left out; --full runs them.")
+    yield Line(build_badge(report).line, DIM)
 
 
 class ProgressDisplay:
@@ -249,7 +253,7 @@ class ProgressDisplay:
         """A case begins, or has ended with a result."""
         if result is None:
             failed = f", {self._failed} failed" if self._failed else ""
-            self._status.show(f"{counted(self._done, 'case')} done{failed}: {item.id}")
+            self._status.show(f"{format_count(self._done, 'case')} done{failed}: {item.id}")
             return
         self._done += 1
         self._failed += result.verdict == "FAIL"

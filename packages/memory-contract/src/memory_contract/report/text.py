@@ -18,14 +18,14 @@ from memory_contract.results import CaseResult, CaseVerdict, Report
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
 
 
-def target_of(report: Report) -> str:
+def describe_target(report: Report) -> str:
     """The target as it may be shown: without the password of a URL."""
     return redact_url(report.target)
 
 
 def check_again(report: Report) -> str:
     """The command that checks this target again."""
-    target = shlex.quote(escape_unseen(target_of(report))) if report.target else "TARGET"
+    target = shlex.quote(escape_unseen(describe_target(report))) if report.target else "TARGET"
     kept = "" if report.keeps_last is None else f" --keeps-last {report.keeps_last}"
     return f"memory-contract check {target}{kept}"
 
@@ -44,12 +44,12 @@ def slug(result: CaseResult) -> str:
     return re.sub(r"[^\w-]+", "_", f"{result.gate}-{result.case}-{result.mode}", flags=re.ASCII)
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 case`, `12 cases`, `2 412 ops`."""
     return f"{number:,}".replace(",", " ") + f" {noun}{'' if number == 1 else 's'}"
 
 
-def scope_of(result: CaseResult) -> Scope:
+def describe_scope(result: CaseResult) -> Scope:
     """How much the deciding run of a case did."""
     operations = result.history
     began = min((op.invoke_ns for op in operations), default=0)
@@ -63,7 +63,7 @@ def proof_lines(result: CaseResult, failure: Anomaly) -> list[str]:
     others = (other for other in result.failures if other is not failure)
     # On one line each, whatever a proof quotes.
     anomalies = tuple(replace(each, proof=escape_unseen(each.proof)) for each in (failure, *others))
-    text = explain(Violated(anomalies, scope_of(result)), result.faults)
+    text = explain(Violated(anomalies, describe_scope(result)), result.faults)
     return [escape_unseen(line) for line in text.splitlines()[1:]]
 
 
@@ -110,7 +110,7 @@ class Badge:
             if not self.passed_anywhere:
                 return "nothing proved"
             return f"{self.passed_anywhere} passed, {self.incomplete} incomplete"
-        written_down = f", {counted(self.deviations, 'deviation')}" if self.deviations else ""
+        written_down = f", {format_count(self.deviations, 'deviation')}" if self.deviations else ""
         return f"{self.gate}{written_down}"
 
     @property
@@ -122,7 +122,7 @@ class Badge:
         return " · ".join(parts)
 
 
-def badge_of(report: Report) -> Badge:
+def build_badge(report: Report) -> Badge:
     """The badge that a run has earned, by all cases that there are."""
     reached: list[Gate] = []
     for gate in GATES:

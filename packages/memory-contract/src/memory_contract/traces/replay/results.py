@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from memory_contract.history import Operation
 from memory_contract.printable import escape_unseen
-from memory_contract.report.text import counted
+from memory_contract.report.text import format_count
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
@@ -121,11 +121,11 @@ def render_replay(found: Replay) -> str:
 def _describe_run(found: Replay) -> list[str]:
     if not found.operations or found.way is None:
         return []
-    runs = f"{counted(found.operations, 'operation')}, {counted(found.times, 'run')}"
+    runs = f"{format_count(found.operations, 'operation')}, {format_count(found.times, 'run')}"
     lines = [f"{runs}, level {found.level}, by {found.way.workers}, seed {found.seed}"]
     overlaps = found.overlaps
     if overlaps.recorded:
-        pairs = counted(overlaps.recorded, "pair")
+        pairs = format_count(overlaps.recorded, "pair")
         lines.append(
             f"{overlaps.kept} of {pairs} of overlapping operations overlapped again"
             f" ({overlaps.share:.0%})"
