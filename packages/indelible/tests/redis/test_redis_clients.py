@@ -269,7 +269,7 @@ def test_another_thread_may_close_a_store_in_use(url, client, attempt):
 
 
 def test_closing_waits_for_an_append_that_was_sent(url, client):
-    store = indelible.open(f"{url}?client_name=closing")
+    store = indelible.open(f"{url}?client_name=closing", timeout_s=WAIT_S_MAX)
     appenders = start_appenders(store)
     closing = threading.Thread(target=store.close)
     client.client_pause(WAIT_S_MAX * 1000, all=False)
@@ -301,8 +301,9 @@ def test_a_call_that_finds_its_server_after_the_end_is_refused(url, client):
         return find_channel(request)
 
     servers.find_channel = close_and_find
-    with pytest.raises(indelible.ClosedError):
+    with pytest.raises(indelible.ClosedError) as caught:
         store.add_message("s", "user", "late")
+    assert caught.value.__cause__ is None
     with indelible.open(url) as other:
         assert other.get_history("s") == []
     wait_until_disconnected(client, "closing")
