@@ -1,5 +1,7 @@
 """Clients that an application has already, and every way to reach a server."""
 
+import threading
+
 import fakeredis
 import pytest
 import redis
@@ -7,8 +9,10 @@ import redis.asyncio
 
 import indelible
 from indelible import MemoryStoreBackendError, UsageError
+from indelible.backends.redis.connection_io import has_ended
 from indelible.backends.redis.options import RedisOptions, build_client, build_cluster_client
 from tests.support.tls_front import CERTIFICATE, TlsFront
+from tests.support.wait import WAIT_S_MAX, wait_until
 
 PASSWORD = "s3cret and/more"
 VECTOR = (0.1, -2.5, 3e-7)
@@ -199,9 +203,116 @@ def test_tls_is_asked_for_by_the_url():
         assert node.connection_class is kind
 
 
-def test_another_thread_may_close_a_store_in_use(url):
+def test_a_closed_store_refuses_calls(url):
     with indelible.open(url) as store:
         store.add_message("s", "user", "hi")
-    with pytest.raises(indelible.ClosedError):
+    with pytest.raises(indelible.ClosedError) as caught:
         store.add_message("s", "user", "late")
+    assert caught.value.__cause__ is None
     store.close()
+
+
+class Appender(threading.Thread):
+    """Appends until it gets an error."""
+
+    def __init__(self, store, name):
+        super().__init__(name=name)
+        self.store = store
+        self.stored = []
+        self.error = None
+
+    def run(self):
+        while self.error is None:
+            text = f"{self.name} {len(self.stored)}"
+            try:
+                self.store.add_message("s", "user", text)
+                self.stored.append(text)
+            except indelible.MemoryStoreError as error:
+                self.error = error
+
+
+def list_named(client, name):
+    return [each for each in client.client_list() if each["name"] == name]
+
+
+def wait_until_disconnected(client, name):
+    # The server learns of the end of a connection a moment later.
+    wait_until(lambda: not list_named(client, name), what="the end of the store's connections")
+
+
+def check_closed(url, client, appenders):
+    """Every call that was answered is stored, and every other was refused."""
+    for each in appenders:
+        each.join(WAIT_S_MAX)
+        assert type(each.error) is indelible.ClosedError, repr(each.error)
+        assert each.error.__cause__ is None
+    with indelible.open(url) as store:
+        found = sorted(message.content for message in store.get_history("s"))
+    assert found == sorted(text for each in appenders for text in each.stored)
+    wait_until_disconnected(client, "closing")
+
+
+def start_appenders(store):
+    appenders = [Appender(store, f"thread-{number}") for number in range(4)]
+    for each in appenders:
+        each.start()
+    wait_until(lambda: all(each.stored for each in appenders), what="an append of every thread")
+    return appenders
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_another_thread_may_close_a_store_in_use(url, client, attempt):
+    store = indelible.open(f"{url}?client_name=closing")
+    appenders = start_appenders(store)
+    store.close()
+    check_closed(url, client, appenders)
+
+
+def test_closing_waits_for_an_append_that_was_sent(url, client):
+    store = indelible.open(f"{url}?client_name=closing", timeout_s=WAIT_S_MAX)
+    appenders = start_appenders(store)
+    closing = threading.Thread(target=store.close)
+    client.client_pause(WAIT_S_MAX * 1000, all=False)
+    try:
+        # A call that the server holds back has the flag of a blocked client.
+        wait_until(
+            lambda: any("b" in each["flags"] for each in list_named(client, "closing")),
+            what="an append that the server holds back",
+        )
+        closing.start()
+        wait_until(lambda: store._backend._closed, what="the store's closing")
+        assert list_named(client, "closing"), "the connection is still in use"
+        assert closing.is_alive()
+    finally:
+        client.client_unpause()
+    closing.join(WAIT_S_MAX)
+    check_closed(url, client, appenders)
+
+
+def test_a_call_that_finds_its_server_after_the_end_is_refused(url, client):
+    store = indelible.open(f"{url}?client_name=closing")
+    servers = store._backend.find_servers()
+    find_channel = servers.find_channel
+
+    def close_and_find(request):
+        closing = threading.Thread(target=store.close)
+        closing.start()
+        closing.join()
+        return find_channel(request)
+
+    servers.find_channel = close_and_find
+    with pytest.raises(indelible.ClosedError) as caught:
+        store.add_message("s", "user", "late")
+    assert caught.value.__cause__ is None
+    with indelible.open(url) as other:
+        assert other.get_history("s") == []
+    wait_until_disconnected(client, "closing")
+
+
+def test_a_connection_that_another_thread_closed_has_ended(server):
+    connection = redis.Connection(port=server.port)
+    connection.connect()
+    # As `can_read` meets it if it is closed after `can_read` has found it open.
+    connection._parser._sock = None
+    assert has_ended(connection)
+    connection.disconnect()

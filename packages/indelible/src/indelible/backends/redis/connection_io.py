@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Any, Final
 
 from redis.exceptions import RedisError
 
@@ -18,6 +18,9 @@ from indelible.backends.redis.options import (
 # read each other's replies.
 get_owner = os.getpid
 get_owner_async = asyncio.get_running_loop
+
+# What `can_read` raises of a connection that has ended; the last two if another thread closed it.
+_ENDED: Final = (RedisError, OSError, TypeError, ValueError)
 
 
 def is_past(process: int) -> bool:
@@ -102,7 +105,7 @@ def has_ended(connection: Any) -> bool:
     """Whether the server has closed a connection: it sends nothing else to an idle one."""
     try:
         return bool(connection.can_read())
-    except (RedisError, OSError):
+    except _ENDED:
         return True
 
 
@@ -110,7 +113,7 @@ async def has_ended_async(connection: Any) -> bool:
     """Whether the server has closed a connection: it sends nothing else to an idle one."""
     try:
         return bool(await connection.can_read())
-    except (RedisError, OSError):
+    except _ENDED:
         return True
 
 

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from redis.exceptions import (
     BusyLoadingError,
@@ -85,6 +85,9 @@ from indelible.errors import BusyError, ClosedError, OutcomeUnknownError, Unavai
 from indelible.model import Claims
 
 R = TypeVar("R")
+
+# How often a store that is being closed looks whether its calls have ended.
+CLOSE_CHECK_S: Final = 0.001
 
 
 class AsyncRedisBackend:
@@ -184,7 +187,8 @@ class AsyncRedisBackend:
             except LostError as lost:
                 problem = note_lost(self._context, op, lost)
             except ClosedError as closed:
-                raise choose_error(self._context, op, closed) from closed
+                error = choose_error(self._context, op, closed)
+                raise error from (None if error is closed else closed)
             else:
                 found = find_problem(self._context, op, replies)
                 if found is None:
@@ -207,6 +211,8 @@ class AsyncRedisBackend:
             channel = await servers.find_channel(request)
         except (RedisError, RedisClusterException, OSError) as error:
             raise LostError(error) from error
+        # A store that is closed from here on knows the channel, and closes it.
+        self._refuse_if_closed()
         return await channel.send(request)
 
 
@@ -328,6 +334,9 @@ class AsyncChannel:
         # one from coming back, which is closed with the others.
         self._opened: list[Any] = []
         self._idle: list[Any] = []
+        self._closed = False
+        # One token for each call of `send` that has not returned.
+        self._calls: set[object] = set()
         self.batcher: AsyncBatcher[CommandRequest, list[Any]] = AsyncBatcher(
             self._send,
             senders=WRITE_CONNECTIONS if writes else READ_CONNECTIONS,
@@ -341,13 +350,19 @@ class AsyncChannel:
 
         A write is waited for even by a cancelled task.
         """
+        call = object()
         try:
+            # Before the batcher looks whether it is closed: `close` waits for this call, or the
+            # call is refused.
+            self._calls.add(call)
             return await self.batcher.run(request, request.deadline, cancellable=not request.write)
         except BusyError as error:
             raise LostError(error) from error
         except OutcomeUnknownError as error:
             # The sender of the batch was interrupted.
             raise LostError(error, sent=True) from error
+        finally:
+            self._calls.discard(call)
 
     async def _send(self, pendings: list[PendingRequest]) -> None:
         batch = RequestBatch(pendings, self._context)
@@ -402,6 +417,8 @@ class AsyncChannel:
 
     async def _give_back(self, connection: Any, *, reusable: bool) -> None:
         """Keep a connection for the next batch, or close it if replies may still come."""
+        if self._closed and self._context.owned:
+            reusable = False
         if not reusable:
             with suppress(RedisError, OSError):
                 await disconnect_async(connection)
@@ -415,8 +432,16 @@ class AsyncChannel:
             self._opened.remove(connection)
 
     async def close(self) -> None:
-        """Refuse further requests, and close the connections."""
+        """Refuse further requests, wait for those that came before, and close the connections."""
         await self.batcher.close()
+        deadline = Deadline(self._context.timeout_s)
+        while self._calls:
+            if deadline.left_s() == 0:
+                break
+            await asyncio.sleep(CLOSE_CHECK_S)
+        self._closed = True
+        # redis-py would open one of them again.
+        self._idle.clear()
         for connection in list(self._opened):
             with suppress(RedisError, OSError):
                 await disconnect_async(connection)
