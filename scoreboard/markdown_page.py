@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.report.text import counted
+from memory_contract.report.text import format_count
 from memory_contract.results import SILENT
 from scoreboard.cases import GATES, LEFT_OUT, RACES, ROUNDS, SEARCH_GATE
 from scoreboard.results import Run
@@ -274,11 +274,11 @@ def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
     # Those that were asked then: there may be more by now.
     cases = {(seen.gate, seen.case) for found in newest.outcomes.values() for seen in found.seen}
     yield (
-        f"Contract {newest.contract}, {counted(len(cases), 'case')} of"
-        f" {counted(len({gate for gate, _ in cases}), 'gate')} in every mode that"
+        f"Contract {newest.contract}, {format_count(len(cases), 'case')} of"
+        f" {format_count(len({gate for gate, _ in cases}), 'gate')} in every mode that"
         f" a store has, seed {newest.seed}. Every case runs once, and every race at least"
-        f" {counted(newest.rounds, 'time')}, with new seeds (`--rounds {newest.rounds}`); bad days"
-        f" are repeated for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."
+        f" {format_count(newest.rounds, 'time')}, with new seeds (`--rounds {newest.rounds}`);"
+        f" bad days are repeated for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."
         " The same for every store."
     )
     left_out = ", ".join(f"`{name}` ({why})" for name, why in LEFT_OUT.items())
@@ -294,7 +294,7 @@ def agreement(runs: Sequence[Run]) -> str:
     count = count_compared(runs[0], runs[1], GATES)
     found = list(differences(runs[0], runs[1], GATES))
     both = len(list_tried_twice(runs[0], runs[1]))
-    stores = f"{both} of {counted(len(list_tried(runs)), 'store')}"
+    stores = f"{both} of {format_count(len(list_tried(runs)), 'store')}"
     if not found:
         return f"Two runs were made of {stores}; they agree on each of {count} verdicts."
     differ = f"they disagree on {len(found)}: {'; '.join(found)}"
