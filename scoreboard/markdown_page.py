@@ -278,8 +278,8 @@ def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
         f" {format_count(len({gate for gate, _ in cases}), 'gate')} in every mode that"
         f" a store has, seed {newest.seed}. Every case runs once, and every race at least"
         f" {format_count(newest.rounds, 'time')}, with new seeds (`--rounds {newest.rounds}`);"
-        f" bad days are repeated for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."
-        " The same for every store."
+        f" bad days are repeated for a share of {newest.budget_s:.0f} s"
+        f" (`--budget {newest.budget_s:.0f}`). The same for every store."
     )
     left_out = ", ".join(f"`{name}` ({why})" for name, why in LEFT_OUT.items())
     yield f"Not asked: {left_out}. `memory-contract check` asks them too."
