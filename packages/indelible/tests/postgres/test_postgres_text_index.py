@@ -102,7 +102,7 @@ def test_verify_compares_the_index_with_the_entries(store, run, difference):
     assert store.verify().ok
     assert run(DIFFERENCES[difference]) == 1
     (finding,) = store.verify().findings
-    assert "index of words" in finding.what
+    assert "index of search" in finding.what
     store.reindex(rebuild=True)
     assert store.verify().ok
     assert found(store, "dog")[0] == ("s", 1)

@@ -266,7 +266,7 @@ def test_verify_compares_the_index_with_the_entries(store, path, indexed_at_once
     assert store.verify().ok
     ask(path, DIFFERENCES[difference])
     (finding,) = store.verify().findings
-    assert "index of words" in finding.what or "entry_text" in finding.what
+    assert "index of search" in finding.what or "entry_text" in finding.what
     store.reindex(rebuild=True)
     assert store.verify().ok
     assert found(store, "dog")[0] == ("s", 1)
