@@ -13,7 +13,6 @@ from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite import SqliteDatabase
 from indelible.core.embedded import EmbeddedBackend
-from indelible.core.leases import Leased
 from tests.support import postgres_server
 from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
 from tests.support.stores import EMBEDDED, ENGINES, PERSISTENT, empty_url, unsynced
@@ -145,7 +144,7 @@ def holding(engine, store, monkeypatch):
         case "postgres":
             batcher = backend.batcher
             # One sender, so that whoever comes next has to wait.
-            batcher._senders = Leased(range(1))
+            batcher._senders_max = 1
         case _:
             batcher = backend._batcher
     monkeypatch.setattr(batcher, "_send", held(batcher._send))

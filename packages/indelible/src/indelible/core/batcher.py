@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from indelible.core.deadline import Deadline
-from indelible.core.leases import Latch, Lease, Leased
+from indelible.core.leases import Latch, Lease
 from indelible.core.limits import LOOK_AGAIN_S
 from indelible.core.observer import OBSERVER
 from indelible.core.uncancellable import UncancellableFuture
@@ -106,7 +106,7 @@ class _Queue(Generic[Q, R, S]):
     def reset(self) -> None:
         """Begin without senders and requests, also in a forked child."""
         self._waiting: deque[Pending[Q, R]] = deque()
-        self._senders = Leased(range(self._senders_max))
+        self._leases: list[Lease] = []
 
     @property
     def waiting(self) -> int:
@@ -116,7 +116,18 @@ class _Queue(Generic[Q, R, S]):
     @property
     def sending(self) -> int:
         """How many batches are on their way."""
-        return self._senders.held
+        return sum(lease.held for lease in self._leases)
+
+    def _acquire(self, lease: Lease) -> bool:
+        """Become a sender, unless there are enough."""
+        held = [other for other in self._leases if other.held]
+        if len(held) >= self._senders_max:
+            return False
+        held.append(lease)
+        # No call in between: both happen or neither.
+        self._leases = held
+        lease.held = True
+        return True
 
     def _take(self, batch: list[Pending[Q, R]], lease: Lease) -> None:
         """Move the next requests from the queue into a batch, in the order in which they came."""
@@ -202,7 +213,7 @@ class Batcher(_Queue[Q, R, None]):
         batch: list[Pending[Q, R]] = []
         try:
             with self._lock:
-                leads = pending.lease is None and self._senders.try_take(lease) is not None
+                leads = pending.lease is None and self._acquire(lease)
                 if leads:
                     self._take(batch, lease)
             if batch:
@@ -281,7 +292,7 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
         batch: list[Pending[Q, R]] = []
         started = False
         try:
-            if self._senders.try_take(lease) is None:
+            if not self._acquire(lease):
                 return
             task = self._loop.create_task(self._send_all(lease, batch))
             started = True

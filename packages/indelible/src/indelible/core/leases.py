@@ -91,13 +91,18 @@ class Leased(Generic[T]):
     def try_take(self, lease: Lease) -> T | None:
         """Take a free slot for a lease; None if there is none."""
         with self._lock:
-            for number, other in enumerate(self._leases):
-                if not other.held:
-                    # Assignments only, so that no interrupt comes in between.
-                    lease.slot = self.things[number]
-                    lease.held = True
-                    self._leases[number] = lease
-                    return self.things[number]
+            return self._free(lease)
+
+    def _free(self, lease: Lease) -> T | None:
+        # Not inside of the `with`: an interrupt at the end of a loop's body would leave the lock
+        # locked on Python 3.12.
+        for number, other in enumerate(self._leases):
+            if not other.held:
+                # Assignments only, so that no interrupt comes in between.
+                lease.slot = self.things[number]
+                lease.held = True
+                self._leases[number] = lease
+                return self.things[number]
         return None
 
 
