@@ -362,7 +362,8 @@ def test_keys_that_only_look_like_ours_are_passed_over(store, client):
         ("3", "older.*[Ee]xport"),
         ("4", "older.*[Ee]xport"),
         ("5", "older.*[Ee]xport"),
-        ("7", "newer"),
+        ("6", "older.*[Ee]xport"),
+        ("8", "newer"),
         ("x", "not indelible's"),
     ],
 )

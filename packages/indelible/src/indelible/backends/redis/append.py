@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.log_rows import format_rest, get_checksum
+from indelible.backends.redis.log_rows import format_rest
 from indelible.backends.redis.requests import (
     HANDLERS,
     Argument,
@@ -13,20 +13,15 @@ from indelible.backends.redis.requests import (
     encode_ttl_ms,
 )
 from indelible.backends.redis.scripts import load_script
-from indelible.backends.redis.sessions import parse_head, parse_life
+from indelible.backends.redis.sessions import parse_head
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum, split_checksums
 from indelible.core.codec import ITEM_KINDS
 from indelible.core.deadline import Deadline
-from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
-from indelible.core.operations import Append, AppendResult, Draft, Head
+from indelible.core.operations import Append, AppendResult, Head
 from indelible.core.plan import Plan
 from indelible.errors import ConflictError
-from indelible.model import Status
-
-# The value of `over` if the session has no earlier life.
-_NO_LIFE = "-"
 
 
 @HANDLERS.handles(Append)
@@ -34,10 +29,9 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     """Send the guarded write; if its guard does not hold, load the state and let rules decide."""
     deadline = context.start_deadline()
     lost: BaseException | None = None
-    expected, over = op.expected or "", ""
     for _ in range(VIEW_ATTEMPTS_MAX):
         fresh = op.fresh and lost is None
-        call = build_append_call(context, op, expected, over, deadline, fresh=fresh)
+        call = build_append_call(context, op, deadline, fresh=fresh)
         call.lost = lost
         version: Any = yield call
         lost = call.lost
@@ -61,11 +55,6 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
         if op.expected_item is not None:
             rules.refuse_if_item_moved(op.session, op.expected_item, newest)
         rules.refuse_if_full(op.session, head.end, len(op.drafts))
-        # The version was compared; the guard only checks that the next life has not begun.
-        if head.status is Status.ACTIVE:
-            expected, over = op.expected or "", ""
-        else:
-            expected, over = "", parse_life(described) or _NO_LIFE
     raise ConflictError(
         f"others kept changing session {op.session!r}; nothing was written. Try again.",
         session=op.session,
@@ -74,21 +63,17 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
 
 
 def build_append_call(
-    context: RedisContext, op: Append, expected: str, over: str, deadline: Deadline, *, fresh: bool
+    context: RedisContext, op: Append, deadline: Deadline, *, fresh: bool
 ) -> ScriptCall:
-    """Build the guarded write. `over` names the life that it follows, if it may begin one."""
+    """Build the guarded write."""
     keys = context.keys(op.session)
     batch, key = len(op.drafts), op.key
-    # A generated key is in no index.
-    sums = b"" if key.startswith(MADE_PREFIX) else b"".join(map(_get_checksum, op.drafts))
     item, place = op.expected_item or ("", None)
     arguments: list[Argument] = [
         encode_ttl_ms(op.ttl_s),
-        expected,
+        op.expected or "",
         key,
         b"1" if fresh else b"0",
-        over,
-        sums,
         _encode_indexed(op),
         item,
         "" if place is None else place,
@@ -123,10 +108,6 @@ def _encode_indexed(op: Append) -> bytes:
         if draft.kind in ITEM_KINDS:
             return b"1"
     return b"0" if op.expected_item is None else b"1"
-
-
-def _get_checksum(draft: Draft) -> bytes:
-    return get_checksum(draft.envelope)
 
 
 def _replay(op: Append, head: Head, used: bytes) -> AppendResult:

@@ -30,7 +30,6 @@ from indelible.backends.redis.sessions import Bookmark, read_parts, scan_keys
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
-from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     KEYS_KEPT,
@@ -153,10 +152,7 @@ def _measure(
 def _find_keys_to_keep(
     context: RedisContext, head: Head, session: str, dead: view.Extents
 ) -> Plan[list[tuple[bytes, str]]]:
-    """Find generated keys of appends that lose an entry, and what their entries were.
-
-    Keys of callers are in an index that no vacuum touches.
-    """
+    """Find the keys of appends that lose an entry, and what their entries were."""
     known: list[tuple[bytes, str]] = []
     sums: dict[int, bytes] = {}
     heads = 0
@@ -172,9 +168,7 @@ def _find_keys_to_keep(
                 continue
             heads += 1
             count = row.batch
-            if row.key.startswith(MADE_PREFIX.encode()) and view.clip(
-                dead, position, position + count
-            ):
+            if view.clip(dead, position, position + count):
                 stored = b"".join(
                     sums.get(position + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
                 )

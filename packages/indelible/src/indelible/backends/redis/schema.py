@@ -13,7 +13,7 @@ from indelible.core.plan import Plan
 from indelible.errors import FormatError
 
 # The format of the keys; the layout is in DESIGN.md.
-FORMAT = 6
+FORMAT = 7
 
 
 def refuse_other_format(found: Any, *, shown: str) -> None:

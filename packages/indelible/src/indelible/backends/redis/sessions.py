@@ -105,12 +105,6 @@ def _build_view(extents: bytes, tail: int) -> View:
     return build_view(parse_extents(extents), tail) if extents else View((), tail)
 
 
-def parse_life(reply: Sequence[Any]) -> str | None:
-    """Return the life that a script described, active or over; None if there is none."""
-    life: bytes | None = reply[1]
-    return None if life is None else life.decode()
-
-
 def read_parts(
     context: RedisContext, session: str, *commands: Command, checks: str = "all"
 ) -> Plan[tuple[Head, Seal, list[Any]]]:

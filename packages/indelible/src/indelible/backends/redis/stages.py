@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indelible.backends.redis.log_rows import format_row, get_checksum
+from indelible.backends.redis.log_rows import format_row
 from indelible.backends.redis.requests import HANDLERS, Argument, RedisContext, encode_ttl_ms
 from indelible.backends.redis.sessions import format_extents, parse_head
 from indelible.backends.redis.views import format_line, format_record
@@ -35,14 +35,7 @@ def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
         rows = op.rows[start : start + ROWS_PER_CALL]
         arguments: list[Argument] = []
         for row in rows:
-            arguments += (
-                row.position,
-                format_row(row, salt),
-                "" if row.deadline_ms is None else row.deadline_ms,
-                row.key or "",
-                f"{row.batch} {row.generation}",
-                get_checksum(row.envelope),
-            )
+            arguments += (row.position, format_row(row, salt))
         call = context.write("stage_rows", op.session, op.stage, *arguments)
         call.size = sum(len(row.envelope) for row in rows)
         (answer,) = yield call

@@ -1,11 +1,10 @@
 -- Append entries: one to n appends, of one to n sessions. Each has its own guard. Answers each with
 -- the new version; with 0 if the guard does not hold, and then nothing was written for it; with the
 -- error, behind '-', if the server refused.
--- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, fresh, over,
--- checksums of its entries ('' for a generated key, which is in no index), whether entries go into the index
--- of items, an item ('' for none) and where its newest visible entry is expected ('' for nowhere), the number of
--- its entries; then checksum and row of each, to which place and time are added here. `over` names the life that
--- the caller found to be over ('-' for none): the append then begins the next one.
+-- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, fresh, whether entries
+-- go into the index of items, an item ('' for none) and where its newest visible entry is expected ('' for
+-- nowhere), the number of its entries; then checksum and row of each, to which place and time are added here.
+-- A session that is not active begins its next life.
 
 -- The functions of changes.lua and append_parts.lua. Most appends need none of them, so they are created on
 -- first use. So are the tables of a session that most appends leave empty.
@@ -44,8 +43,7 @@ end
 
 local answers, sessions, at, last = {}, {}, 3, #ARGV
 while at < last do
-  local first, ttl, expected, key, fresh, over, sums, indexed, item, newest, count =
-    unpack(ARGV, at, at + 10)
+  local first, ttl, expected, key, fresh, indexed, item, newest, count = unpack(ARGV, at, at + 8)
   local s, answer, holds = sessions[first], 0, false
   if not s then
     s = load_session(tonumber(first))
@@ -56,18 +54,18 @@ while at < last do
   if s.error then
     answer = '-' .. s.error.err
   elseif s.usable and s.stop + count <= LOG_MAX then
-    if not s.active then
-      if over == '' then holds = not s.life and expected == '' else holds = over == (s.life or '-') end
+    holds = expected == '' or expected == format_version(s)
+    if s.active then
+      holds = holds and (fresh == '1' or changes().is_unused(s, key))
+        and (indexed == '0' or changes().has_index(s))
+        and (item == '' or changes().is_newest(s, item, newest))
+    else
       holds = holds and newest == ''
       local refused = holds and changes().begin(s, ttl)
       if refused then answer, holds = '-' .. refused.err, false end
-    elseif over == '' and (expected == '' or expected == format_version(s)) then
-      holds = (fresh == '1' or changes().is_unused(s, key))
-        and (indexed == '0' or changes().has_index(s))
-        and (item == '' or changes().is_newest(s, item, newest))
     end
   end
-  at = at + 11
+  at = at + 9
   if holds then
     local deadline = ttl == '' and '' or whole(now + ttl)
     local stamp = now .. ' ' .. deadline .. ' ' .. s.gen .. ' '
@@ -79,7 +77,7 @@ while at < last do
       if indexed == '1' then changes().add_member(s, row, stop) end
       stop = stop + 1
     end
-    if fresh ~= '1' or sums ~= '' then changes().add_key(s, key, count, sums) end
+    if fresh ~= '1' then changes().add_key(s, key) end
     s.rows, s.stop, s.deadline, s.ttl, s.activity = rows, stop, deadline, ttl, math.max(s.activity, now)
     answer = format_version(s)
     s.asked = s.asked or {}

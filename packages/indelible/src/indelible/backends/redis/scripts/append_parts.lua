@@ -1,27 +1,26 @@
 -- Functions of an append for keys of callers and for items. Needs the prelude and changes.lua. A session
--- collects what is written at the end: `sent` has the keys that its appends had, `keys` their values in the
--- index, `members` scores and members of the index of items, `newest` the newest position of each.
+-- collects what is written at the end: `keys` has where the appends with its keys begin, `members` scores and
+-- members of the index of items, `newest` the newest position of each.
 
 -- Whether an append with this key was never written, and is not about to be.
 local function is_unused(s, key)
-  if s.sent and s.sent[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
+  if s.keys and s.keys[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
   local used, wrong = find_key(s, key)
   return not used and not wrong
 end
 
--- Note the key of an append that begins at the end of the log; with the checksums of its entries, it goes
--- into the index.
-local function add_key(s, key, count, sums)
-  s.sent, s.keys = s.sent or {}, s.keys or {}
-  s.sent[key] = true
-  if sums ~= '' then s.keys[key] = s.stop .. ' ' .. count .. ' ' .. s.gen .. ' ' .. sums end
+-- Note the key of an append that begins at the end of the log.
+local function add_key(s, key)
+  s.keys = s.keys or {}
+  s.keys[key] = s.stop
 end
 
 local function write_keys(s)
   local counts = load_counts(s)
-  for key, value in pairs(s.keys) do
-    call('HSET', s.used, key, seal(s, 'k' .. key, value))
-    counts[1] = counts[1] + 1
+  for key, first in pairs(s.keys) do
+    if is_indexed(key) then
+      counts[1] = counts[1] + call('HSET', s.used, key, seal(s, 'k' .. key, first))
+    end
   end
   expire_one(s, s.used)
 end

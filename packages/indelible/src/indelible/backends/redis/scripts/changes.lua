@@ -72,7 +72,6 @@ local function begin(s, ttl, first, forked, staged)
   s.ends, s.staged, s.active = nil, staged, not staged
   -- The last activity of a copy is known when it is shown.
   s.created, s.activity = now, staged and 0 or now
-  call('HDEL', s.head, 'keyed')
   call('PERSIST', s.head)
   call('UNLINK', unpack(KEYS, s.first + 1, s.first + 7))
   s.view = {s.born, '', '{}', forked or '', 0}
@@ -97,29 +96,42 @@ local function parse_row(row)
   return at + key_size + links_size, at + key_size, at, kind, batch, gen, written, deadline, keep
 end
 
--- Find the append with this key: its first position, size, generation and checksums, as one text. A
--- generated key is in no index until a vacuum removes its entries: it is looked for among the newest.
--- The second result says what is damaged.
+-- Whether a key is in the index of keys from the beginning. A generated one is when a vacuum keeps it.
+local function is_indexed(key)
+  return string.sub(key, 1, 1) ~= '~'
+end
+
+-- Describe the append that begins with this row: its first position, size, generation and the checksums of
+-- its entries, as one text. The second result says what is damaged.
+local function describe_append(s, row)
+  local _, _, _, _, size, gen = parse_row(row)
+  local first, sums = call('ZSCORE', s.log, row), {}
+  for n, each in ipairs(call('ZRANGEBYSCORE', s.log, first, first + (size or 1) - 1)) do
+    local at = parse_row(each)
+    if not at then return nil, 'an entry of the append is damaged' end
+    sums[n] = string.sub(each, at + SUM_FROM - 1, at + SUM_TO - 1)
+  end
+  return first .. ' ' .. size .. ' ' .. gen .. ' ' .. table.concat(sums)
+end
+
+-- Find the append with this key, as `describe_append` describes it. The index of keys has where it begins or,
+-- if a vacuum removed entries of it, all of that. A generated key is looked for among the newest entries.
 local function find_key(s, key)
   local value = call('HGET', s.used, key)
   if value then
     local text = unseal(s, 'k' .. key, value)
-    return text, not text and 'a key of its callers does not match its checksum' or nil
+    if not text then return nil, 'a key of its callers does not match its checksum' end
+    if string.find(text, ' ', 1, true) then return text end
+    local row = call('ZRANGEBYSCORE', s.log, text, text)[1]
+    if row then return describe_append(s, row) end
+    return
   end
-  local most = string.sub(key, 1, 1) == '~' and KEYS_KEPT or 0
+  local most = is_indexed(key) and 0 or KEYS_KEPT
   for rank = 0, most - 1, READ_PAGE do
     local page = call('ZREVRANGE', s.log, rank, math.min(rank + READ_PAGE, most) - 1)
-    for _, found in ipairs(page) do
-      local _, links_at, key_at, _, size, gen = parse_row(found)
-      if key_at and string.sub(found, key_at, links_at - 1) == key then
-        local first, sums = call('ZSCORE', s.log, found), {}
-        for n, row in ipairs(call('ZRANGEBYSCORE', s.log, first, first + size - 1)) do
-          local at = parse_row(row)
-          if not at then return nil, 'an entry of the append is damaged' end
-          sums[n] = string.sub(row, at + SUM_FROM - 1, at + SUM_TO - 1)
-        end
-        return first .. ' ' .. size .. ' ' .. gen .. ' ' .. table.concat(sums)
-      end
+    for _, row in ipairs(page) do
+      local _, links_at, key_at = parse_row(row)
+      if key_at and string.sub(row, key_at, links_at - 1) == key then return describe_append(s, row) end
     end
     if #page < READ_PAGE then return end
   end

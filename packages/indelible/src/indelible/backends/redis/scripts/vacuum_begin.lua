@@ -16,7 +16,12 @@ if ARGV[6] == '1' then
   save_view(s, {5})
 end
 for n = 8, after_keys - 1, 2 do
-  call('HSETNX', s.used, ARGV[n], seal(s, 'k' .. ARGV[n], ARGV[n + 1]))
+  local known = call('HGET', s.used, ARGV[n])
+  local text = known and unseal(s, 'k' .. ARGV[n], known)
+  -- What an earlier vacuum kept was the whole append.
+  if not text or not string.find(text, ' ', 1, true) then
+    call('HSET', s.used, ARGV[n], seal(s, 'k' .. ARGV[n], ARGV[n + 1]))
+  end
 end
 for key, number in pairs(gone) do
   call('HDEL', s.journal, 'o' .. key, 'u' .. key, '#' .. number)
