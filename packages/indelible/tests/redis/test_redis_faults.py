@@ -9,6 +9,7 @@ from redis_writers import Writer, insist, texts
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
 from indelible.backends.redis.requests import LostError
+from indelible.backends.redis.schema import FORMAT
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers.ports import reserve_port
 from tests.support.wait import wait_until
@@ -251,7 +252,7 @@ def test_a_part_that_the_server_dropped_is_loud(url, client):
 
 
 def test_a_server_of_a_newer_format_is_left_alone(url, client):
-    client.set("indelible:format", 7)
+    client.set("indelible:format", FORMAT + 1)
     with pytest.raises(indelible.FormatError, match="newer"):
         indelible.open(url)
 

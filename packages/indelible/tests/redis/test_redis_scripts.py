@@ -27,6 +27,20 @@ def test_an_append_is_one_round_trip(url, client):
     assert "keys" not in said
 
 
+def test_an_append_that_is_replayed_refused_or_after_an_expiry_is_one_call(url, client):
+    now_s = [1_700_000_000.0]
+    with indelible.open(url, clock=lambda: now_s[0]) as store:
+        version = store.add_message("s", "user", "first", key="k", ttl=10).version
+        store.add_message("s", "user", "second", ttl=10)
+        client.config_resetstat()
+        assert store.add_message("s", "user", "first", key="k").replayed
+        with pytest.raises(indelible.ConflictError):
+            store.add_message("s", "user", "third", expected=version)
+        now_s[0] += 10
+        assert store.add_message("s", "user", "third").positions == range(2, 3)
+        assert calls(client)["evalsha"] == 3
+
+
 @pytest.mark.parametrize(
     "verb",
     [

@@ -26,35 +26,24 @@ from indelible.errors import ConflictError
 
 @HANDLERS.handles(Append)
 def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
-    """Send the guarded write; if its guard does not hold, load the state and let rules decide."""
-    deadline = context.start_deadline()
-    lost: BaseException | None = None
+    """Send the guarded write; if its guard does not hold, rules decide by what it answers."""
+    call = build_append_call(context, op, context.start_deadline())
     for _ in range(VIEW_ATTEMPTS_MAX):
-        fresh = op.fresh and lost is None
-        call = build_append_call(context, op, deadline, fresh=fresh)
-        call.lost = lost
-        version: Any = yield call
-        lost = call.lost
-        if version:
-            text: str = version.decode()
-            count = len(op.drafts)
-            _, end, _ = rules.parse_version(text)
-            return AppendResult(end - count, count, text, resent=lost is not None)
-        fresh_now = b"1" if op.fresh and lost is None else b"0"
-        item = "" if op.expected_item is None else op.expected_item.item
-        indexed = _encode_indexed(op)
-        looked = context.write(
-            "find_append", op.session, op.key, fresh_now, context.touch, indexed, item
-        )
-        looked.deadline, looked.lost = deadline, lost
-        described, used, newest = yield looked
+        answer: Any = yield call
+        resent = call.lost is not None
+        if isinstance(answer, bytes):
+            version, count = answer.decode(), len(op.drafts)
+            _, end, _ = rules.parse_version(version)
+            return AppendResult(end - count, count, version, resent=resent)
+        described, used, newest = answer
         head = parse_head(op.session, described)
         if used:
-            return _replay(op, head, used)._replace(resent=lost is not None)
+            return _replay(op, head, used)._replace(resent=resent)
         rules.refuse_if_moved(op.session, op.expected, head.version)
         if op.expected_item is not None:
             rules.refuse_if_item_moved(op.session, op.expected_item, newest)
         rules.refuse_if_full(op.session, head.end, len(op.drafts))
+        # Another append of the same call has this key, and is written by now.
     raise ConflictError(
         f"others kept changing session {op.session!r}; nothing was written. Try again.",
         session=op.session,
@@ -62,9 +51,7 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     )
 
 
-def build_append_call(
-    context: RedisContext, op: Append, deadline: Deadline, *, fresh: bool
-) -> ScriptCall:
+def build_append_call(context: RedisContext, op: Append, deadline: Deadline) -> ScriptCall:
     """Build the guarded write."""
     keys = context.keys(op.session)
     batch, key = len(op.drafts), op.key
@@ -73,7 +60,7 @@ def build_append_call(
         encode_ttl_ms(op.ttl_s),
         op.expected or "",
         key,
-        b"1" if fresh else b"0",
+        b"" if op.fresh else context.lookup,
         _encode_indexed(op),
         item,
         "" if place is None else place,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from indelible.backends.redis.errors import build_unknown_error
-from indelible.backends.redis.keys import build_audit_key, build_audits_pattern, parse_session
+from indelible.backends.redis.keys import AUDIT, build_audits_pattern, parse_session
 from indelible.backends.redis.requests import (
     HANDLERS,
     AuditMovedError,
+    Command,
     RedisContext,
     Wait,
-    require,
 )
-from indelible.backends.redis.sessions import Bookmark, scan_keys
+from indelible.backends.redis.sessions import Bookmark, build_read, parse_head, scan_keys
 from indelible.core import audit, rules
 from indelible.core.deadline import Deadline
 from indelible.core.operations import (
@@ -32,6 +33,10 @@ from indelible.core.plan import Operation, Plan
 from indelible.errors import BusyError, MemoryStoreError
 
 R = TypeVar("R")
+
+# What `build_read` reads of an audit: how many lines there are, and the newest.
+_COUNT: Final[Command] = ("LLEN", AUDIT)
+_READ_NEWEST: Final = (_COUNT, ("LRANGE", AUDIT, -1, -1))
 
 
 @HANDLERS.handles(Audited)
@@ -70,12 +75,13 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
 def _perform_once(
     context: RedisContext, op: Audited[Any], change: Operation[Any] | None, deadline: Deadline
 ) -> Plan[Any]:
-    bounded = context.copy_with(None, deadline)
-    now_ms, version, count, newest = yield from _read_newest(bounded, op.session)
-    if isinstance(change, Erase):
-        # A damaged session can be erased; its version is not known then.
-        version = ""
-    line = audit.build_line(op, newest, now_ms, version)
+    bounded = context.copy_with((), deadline)
+    described, count, found = yield build_read(bounded, op.session, *_READ_NEWEST, checks="none")
+    newest = next(iter(_parse_lines(count - 1, found)), None)
+    # A damaged session can be erased; its version is not known then.
+    erases = isinstance(change, Erase)
+    version = "" if erases else parse_head(op.session, described).version
+    line = audit.build_line(op, newest, described[0], version)
     stamp = (version, count, f"{line.hash} {line.text}")
     # These look at many keys, so that each of their requests has a deadline of its own.
     is_long = isinstance(change, (Erase, EraseItem))
@@ -83,7 +89,7 @@ def _perform_once(
     if change is not None:
         return (yield from HANDLERS.plan(audited, change))
     # Sent again, it would be a second line.
-    yield audited.write("note", op.session, repeatable=False)
+    yield audited.change("note", op.session, repeatable=False)
     return None
 
 
@@ -91,9 +97,7 @@ def _perform_once(
 def import_audit(context: RedisContext, op: ImportAudit) -> Plan[None]:
     """Add lines that are not there yet."""
     lines = [f"{line.hash} {line.text}" for line in op.lines]
-    call = context.write("import_audit", op.session, op.lines[0].number, *lines)
-    call.audit = build_audit_key(call.keys), ()
-    if not (yield call):
+    if not (yield context.write("import_audit", op.session, op.lines[0].number, *lines)):
         raise rules.build_audit_conflict(op.session)
 
 
@@ -112,28 +116,14 @@ def list_audits(context: RedisContext, _op: ListAudits) -> Plan[tuple[str, ...]]
 @HANDLERS.handles(ReadAudit)
 def read_audit(context: RedisContext, op: ReadAudit) -> Plan[tuple[StoredLine, ...]]:
     """Read lines of the audit."""
-    if op.start is None:
-        *_, newest = yield from _read_newest(context, op.session)
-        return () if newest is None else (newest,)
-    keys = context.keys(op.session)
-    wanted = ("LRANGE", build_audit_key(keys), op.start, op.start + op.limit - 1)
-    (found,) = yield context.send(keys.head, wanted)
-    return tuple(
-        _parse_line(number, value) for number, value in enumerate(require(context, found), op.start)
-    )
+    commands = _READ_NEWEST
+    if op.start is not None:
+        commands = _COUNT, ("LRANGE", AUDIT, op.start, op.start + op.limit - 1)
+    _, count, found = yield build_read(context, op.session, *commands, checks="none")
+    return tuple(_parse_lines(count - 1 if op.start is None else op.start, found))
 
 
-def _read_newest(
-    context: RedisContext, session: str
-) -> Plan[tuple[int, str, int, StoredLine | None]]:
-    """Read the time, the version, how many lines there are, and the newest."""
-    call = context.read("newest_line", session)
-    call.audit = build_audit_key(call.keys), ()
-    now_ms, version, count, line = yield call
-    newest = None if line is None else _parse_line(count - 1, line)
-    return now_ms, version.decode(), count, newest
-
-
-def _parse_line(number: int, value: bytes) -> StoredLine:
-    digest, _, text = value.decode("utf-8", "replace").partition(" ")
-    return StoredLine(number, text, digest)
+def _parse_lines(first: int, values: Sequence[bytes]) -> Iterator[StoredLine]:
+    for number, value in enumerate(values, first):
+        digest, _, text = value.decode("utf-8", "replace").partition(" ")
+        yield StoredLine(number, text, digest)

@@ -20,7 +20,8 @@ SECRET_KEY = PREFIX + "secret"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = "hvlksjqi"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS)
 
-# The list of its audit. It is no part: it stays when the session is erased or expires.
+# The list of its audit, which scripts take behind the parts. It is none of them: it stays when the
+# session is erased or expires.
 AUDIT = "audit"
 
 VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
@@ -35,8 +36,9 @@ class SessionKeys(NamedTuple):
     """The keys of one session."""
 
     head: str
-    # All of them, in the order of `PARTS`.
+    # Its parts, in the order of `PARTS`.
     names: tuple[bytes, ...]
+    audit: bytes
     # The slot of a cluster that they lie in.
     slot: int
     # Binds the checksums of entries to the session.
@@ -59,14 +61,8 @@ def build_keys(namespace: str, session: str) -> SessionKeys:
     """Build the keys of a session."""
     tag = f"{PREFIX}{{{encode_part(namespace)}:{encode_part(session)}}}"
     names = tuple((tag + part).encode() for part in PARTS)
-    return SessionKeys(
-        tag + HEAD, names, key_slot(names[0]), compute_session_salt(namespace, session)
-    )
-
-
-def build_audit_key(keys: SessionKeys) -> bytes:
-    """Build the key of the audit of a session."""
-    return keys.names[0][: -len(HEAD)] + AUDIT.encode()
+    salt = compute_session_salt(namespace, session)
+    return SessionKeys(tag + HEAD, names, (tag + AUDIT).encode(), key_slot(names[0]), salt)
 
 
 def build_heads_pattern(namespace: str, prefix: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.redis.keys import (
-    HEAD,
     JOURNAL,
     QUARANTINE,
     SNAPSHOTS,
@@ -26,7 +25,14 @@ from indelible.backends.redis.requests import (
     to_pairs,
 )
 from indelible.backends.redis.risks import list_copies_on_disk, read_settings
-from indelible.backends.redis.sessions import Bookmark, read_parts, scan_keys
+from indelible.backends.redis.sessions import (
+    Bookmark,
+    Seal,
+    build_read,
+    parse_head,
+    read_parts,
+    scan_keys,
+)
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
@@ -66,21 +72,17 @@ SCANNED_VALUES = 100
 def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute, then act if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        head, seal, answers = yield from read_parts(
-            context,
-            op.session,
-            ("HGETALL", SNAPSHOTS),
-            ("JOURNAL", JOURNAL),
-            ("HGET", HEAD, "state"),
+        described, snapshots, journal = yield build_read(
+            context, op.session, ("HGETALL", SNAPSHOTS), ("JOURNAL", JOURNAL)
         )
+        head = parse_head(op.session, described)
         if head.status is Status.ACTIVE:
-            records = parse_records(seal, answers[0])
-            lines = parse_lines(seal, op.session, head.life, answers[1])
+            seal = Seal(context, op.session, described[1])
+            records = parse_records(seal, snapshots)
+            lines = parse_lines(seal, op.session, head.life, journal)
             done = yield from _reclaim_active(context, op, head, records, lines)
-        elif not answers:
-            return ReclaimResult()
         else:
-            done = yield from _reclaim_dead(context, op, head.now_ms, answers[2])
+            done = yield from _reclaim_dead(context, op, described)
         if done is not None:
             return done
     raise ConflictError(
@@ -121,10 +123,12 @@ def _reclaim_active(
 
 
 def _reclaim_dead(
-    context: RedisContext, op: Reclaim, now_ms: int, state: bytes
+    context: RedisContext, op: Reclaim, described: Sequence[Any]
 ) -> Plan[ReclaimResult | None]:
     """Remove what a life that ended has left, or a stage that was abandoned."""
-    life, _, _, staged, _, created, *_ = state.split(b" ")
+    now_ms, life, _, _, _, _, staged, created, *_ = described
+    if life is None:
+        return ReclaimResult()
     if staged == b"1" and now_ms < int(created) + STAGE_ABANDONED_S * 1000:
         return ReclaimResult()
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
@@ -183,7 +187,7 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    answer, found = yield context.write("erase", op.session, op.expected or "", repeatable=False)
+    answer, found = yield context.change("erase", op.session, op.expected or "", repeatable=False)
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, found.decode())
     return EraseResult(size.entries, found, size.size_bytes, forks, kept)
@@ -202,11 +206,11 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     arguments = (op.item, op.envelope, checksum)
     entries, size, more = 0, 0, 1
     while more:
-        call = context.write("erase_item", op.session, *arguments, repeatable=False)
+        call = context.change("erase_item", op.session, *arguments, repeatable=False)
         count, length, more = yield call
         entries, size = entries + count, size + length
         # The line was written with the first portion.
-        context = context.copy_with(None)
+        context = context.copy_with(())
     return EraseResult(entries, size_bytes=size, forks=forks, kept=kept)
 
 
@@ -283,7 +287,7 @@ def check_session(context: RedisContext, op: CheckSession) -> Plan[tuple[str, ..
         while cursor is not None:
             scan = ("HSCAN", part, cursor, "COUNT", SCANNED_VALUES)
             _, seal, answers = yield from read_parts(context, op.session, scan, checks="head")
-            cursor, flat = answers[0] if answers else (b"0", [])
+            cursor, flat = answers[0]
             wrong += [
                 f"{what} {name.decode('utf-8', 'replace')!r} does not match its checksum"
                 for name, value in to_pairs(flat)
@@ -314,7 +318,7 @@ def quarantine(context: RedisContext, op: Quarantine) -> Plan[None]:
     for position, reason, raw in op.entries:
         arguments += (position, reason, raw)
     if arguments:
-        yield context.write("quarantine", op.session, *arguments)
+        yield context.change("quarantine", op.session, *arguments)
 
 
 @HANDLERS.handles(ReadQuarantine)
@@ -326,7 +330,7 @@ def read_quarantine(
         context, op.session, ("HGETALL", QUARANTINE), checks="head"
     )
     found = []
-    for position, value in to_pairs(answers[0] if answers else ()):
+    for position, value in to_pairs(answers[0]):
         text = seal.open(b"q" + position, value, "its quarantine")
         size, _, rest = text.partition(b" ")
         found.append((int(position), rest[: int(size)].decode(), rest[int(size) :]))

@@ -58,7 +58,7 @@ class RequestBatch:
             if (
                 isinstance(request, ScriptCall)
                 and request.is_append
-                and request.audit is None
+                and not request.stamp
                 and not is_ask(request.failed)
             ):
                 slot = request.keys.slot if context.is_cluster else 0
@@ -87,7 +87,7 @@ class RequestBatch:
             assert replies is not None
             if isinstance(replies[-1], Exception):
                 self.met_replica = self.met_replica or _is_read_only(replies[-1])
-            elif not confirmed and pending.request.confirmed and _may_have_written(replies[-1]):
+            elif not confirmed and _may_have_written(pending.request, replies[-1]):
                 replies[-1] = UnconfirmedError("too few replicas answered in time")
             pending.succeed(replies)
 
@@ -95,7 +95,7 @@ class RequestBatch:
         """Tell each request that the connection broke, unless its replies came all the same."""
         for pending, replies in self._split():
             # A write that is to be confirmed is not done with its reply; a refused one is.
-            if replies is None or (pending.request.confirmed and _may_have_written(replies[-1])):
+            if replies is None or _may_have_written(pending.request, replies[-1]):
                 pending.fail(LostError(error, sent=sent))
             else:
                 pending.succeed(replies)
@@ -119,9 +119,12 @@ class RequestBatch:
                         yield pending, [answer]
 
 
-def _may_have_written(reply: Any) -> bool:
-    """Whether something may have been written: not by an append whose guard did not hold."""
-    return reply != 0 and not isinstance(reply, Exception)
+def _may_have_written(request: CommandRequest, reply: Any) -> bool:
+    """Whether replicas must have what was written: not of an append that was refused."""
+    if request.is_append and isinstance(reply, list):
+        _, used, _ = reply
+        return request.confirmed and used is not None
+    return request.confirmed and not isinstance(reply, Exception)
 
 
 def _build_waits(wait_ms: int, disks: bool) -> list[Command]:

@@ -22,9 +22,9 @@ from indelible.backends.redis.errors import (
     is_ask,
     parse_code,
 )
-from indelible.backends.redis.keys import SessionKeys, build_audit_key, build_keys, parse_session
+from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.options import RedisOptions, is_cluster, is_simulated
-from indelible.backends.redis.scripts import AUDITED, LuaScript, load_script
+from indelible.backends.redis.scripts import LuaScript, load_script
 from indelible.core.backend import Handlers
 from indelible.core.clock import read_clock_ms
 from indelible.core.deadline import Deadline
@@ -108,8 +108,8 @@ class ScriptCall(Operation[Any]):
     by_text: bool = False
     # Why the attempt before failed: a cluster's client learns from it where the keys are.
     failed: BaseException | None = None
-    # The key of the session's audit, and what an audited script takes at the end of its arguments.
-    audit: tuple[bytes, tuple[Argument, ...]] | None = None
+    # What an audited script takes at the end of its arguments.
+    stamp: tuple[Argument, ...] = ()
 
     @property
     def to(self) -> str:
@@ -123,23 +123,22 @@ class ScriptCall(Operation[Any]):
 
     def build_commands(self) -> tuple[Command, ...]:
         """Return the call as it is sent if it is not shared."""
-        if self.is_append and self.audit is None:
+        if self.is_append and not self.stamp:
             command = build_append([self])
         else:
             start = self.script.start(by_text=self.by_text)
-            key, stamp = self.audit or (None, ())
-            names = self.keys.names if key is None else (*self.keys.names, key)
+            names = (*self.keys.names, self.keys.audit)
             # Where the keys of its session begin.
             first = (1,) if self.is_append else ()
-            command = (*start, len(names), *names, *self.time, *first, *self.arguments, *stamp)
+            command = (*start, len(names), *names, *self.time, *first, *self.arguments, *self.stamp)
         # A slot on the move is asked for by a command of its own.
         return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
 
 CommandRequest = SendCommands | ScriptCall
 Request = CommandRequest | CountServers
-# Where the arguments of an append say that its key is fresh.
-_FRESH_AT = 3
+# Where the arguments of an append say how its key is looked up.
+_LOOKUP_AT = 3
 
 
 def build_append(calls: Sequence[ScriptCall]) -> Command:
@@ -150,11 +149,11 @@ def build_append(calls: Sequence[ScriptCall]) -> Command:
     begins: dict[str, int] = {}
     by_text = False
     for call in calls:
-        head, names, _, _ = call.keys
+        head = call.keys.head
         begin = begins.get(head)
         if begin is None:
             begin = begins[head] = len(keys) + 1
-            keys += names
+            keys += call.keys.names
         arguments.append(begin)
         arguments += call.arguments
         by_text = by_text or call.by_text
@@ -182,16 +181,15 @@ class RedisContext:
         # would answer for nothing.
         self.confirms = options.durability is Durability.REPLICATED
         self.touch = b"1" if self.confirms else b"0"
+        self.lookup = b"touch" if self.confirms else b"read"
         self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
         # What a line of the audit is written with, in the copy that performs an audited change, and
         # the deadline of all its requests.
-        self.stamp: tuple[Argument, ...] | None = None
+        self.stamp: tuple[Argument, ...] = ()
         self.deadline: Deadline | None = None
 
-    def copy_with(
-        self, stamp: tuple[Argument, ...] | None, deadline: Deadline | None = None
-    ) -> Self:
+    def copy_with(self, stamp: tuple[Argument, ...], deadline: Deadline | None = None) -> Self:
         """Return a copy whose changes are audited, with this stamp."""
         twin = copy(self)
         twin.stamp, twin.deadline = stamp, deadline
@@ -202,10 +200,10 @@ class RedisContext:
         return self.deadline or Deadline(self.timeout_s)
 
     def audit(self, call: ScriptCall) -> ScriptCall:
-        """Let a call write a line, if it completes a change that is audited."""
-        if self.stamp is not None and call.script.name in AUDITED:
+        """Let a call that completes a change write the line of an audited one."""
+        if self.stamp:
             call.script = load_script(call.script.name, audited=True)
-            call.audit = build_audit_key(call.keys), self.stamp
+            call.stamp = self.stamp
         return call
 
     def time(self) -> tuple[bytes, bytes]:
@@ -238,7 +236,13 @@ class RedisContext:
         """Build a call that may change something."""
         call = self.read(name, session, *arguments)
         call.write, call.confirmed, call.repeatable = True, self.confirms, repeatable
-        return self.audit(call)
+        return call
+
+    def change(
+        self, name: str, session: str, *arguments: Argument, repeatable: bool = True
+    ) -> ScriptCall:
+        """Build a call that completes a change, which may have a line in the session's audit."""
+        return self.audit(self.write(name, session, *arguments, repeatable=repeatable))
 
     def send(self, to: str | int, *commands: Command) -> SendCommands:
         """Build a request of commands to the server of a key, or to a server by its number."""
@@ -332,7 +336,7 @@ def _mark_lost(context: RedisContext, call: ScriptCall, error: BaseException) ->
     """Note that an attempt may have landed: the guard of an append must look for its key."""
     call.lost = call.lost if isinstance(call.lost, UnconfirmedError) else error
     if call.is_append:
-        call.arguments[_FRESH_AT] = b"0"
+        call.arguments[_LOOKUP_AT] = context.lookup
     if not call.repeatable:
         raise build_unknown_error(error, shown=context.shown)
 

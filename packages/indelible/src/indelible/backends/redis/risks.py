@@ -198,21 +198,17 @@ def _list_server_risks(settings: RedisSettings, *, demanded: Durability | None) 
 
 def _list_eviction_risks(settings: RedisSettings) -> Iterator[Risk]:
     policy = settings.eviction
-    if policy.startswith("allkeys"):
-        yield Risk(
-            severity=Gravity.DANGER,
-            subject=f"maxmemory-policy {policy}",
-            risk="when its memory is full, the server drops sessions, or parts of them, in silence",
-            remedy="set maxmemory-policy noeviction: then a full server refuses writes and says so",
-        )
-    elif policy.startswith("volatile"):
-        yield Risk(
-            severity=Gravity.DANGER,
-            subject=f"maxmemory-policy {policy}",
-            risk="when its memory is full, the server drops sessions with a time to live before"
-            " their time, in silence",
-            remedy="set maxmemory-policy noeviction: then a full server refuses writes and says so",
-        )
+    if policy == "noeviction":
+        return
+    what = "sessions, or parts of them,"
+    if policy.startswith("volatile"):
+        what = "sessions with a time to live before their time,"
+    yield Risk(
+        severity=Gravity.DANGER,
+        subject=f"maxmemory-policy {policy}",
+        risk=f"when its memory is full, the server drops {what} in silence",
+        remedy="set maxmemory-policy noeviction: then a full server refuses writes and says so",
+    )
 
 
 def _list_persistence_risks(settings: RedisSettings, demanded: Durability | None) -> Iterator[Risk]:

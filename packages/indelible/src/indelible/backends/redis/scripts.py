@@ -57,44 +57,25 @@ class LuaScript(NamedTuple):
 _CHECKS: Final[dict[str, str | None]] = {
     "erase": None,
     "measure_entries": None,
-    "newest_line": None,
     "import_audit": None,
     # It says itself what must be whole.
     "read_parts": None,
     "check_items": "head",
     "delete_expired": "head",
-    "find_append": "entries",
     "read": "entries",
 }
 _WRONG: Final = {
     "head": "s.wrong",
-    "entries": "s.wrong or (s.active and find_wrong_entries())",
-    "all": "s.wrong or (s.active and (find_wrong_entries() or find_wrong_parts(1, 5)))",
+    "entries": "s.wrong or (s.active and find_wrong_entries(s))",
+    "all": "s.wrong or (s.active and (find_wrong_entries(s) or find_wrong_parts(s, 1, 5)))",
 }
-
-
-# Scripts that complete a change of a session, which may have a line in its audit.
-AUDITED: Final = frozenset(
-    (
-        "append",
-        "change_view",
-        "save_snapshot",
-        "delete_snapshot",
-        "set_metadata",
-        "show_stage",
-        "quarantine",
-        "erase_item",
-        "erase",
-        "note",
-    )
-)
 
 
 @cache
 def load_script(name: str, *, audited: bool = False) -> LuaScript:
     """Load a script, with the code that it begins with and the constants that it names.
 
-    If it is `audited`, it writes a line of the audit with the change.
+    If it is `audited`, it writes a line of the session's audit with the change.
     """
     before, after = _read("audited").split("-- The script.\n")
     text = _read("prelude")

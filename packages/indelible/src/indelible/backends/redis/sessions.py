@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from indelible.backends.redis.errors import build_damaged_error
 from indelible.backends.redis.keys import (
+    AUDIT,
     PARTS,
     SNAPSHOTS,
     build_heads_pattern,
@@ -43,8 +44,12 @@ from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import Extents, View, build_view
 
+# What `read_parts` may read, in the order in which scripts take it.
+_READABLE = (*PARTS, AUDIT)
 # Keys that SCAN looks at in one call: a server answers no other client meanwhile.
 SCAN_KEYS = 1000
+# Counts the snapshots of a session.
+_COUNTED: tuple[Command] = (("HLEN", SNAPSHOTS),)
 # Digits of the checksum that values begin with.
 SEAL_CHARS = 12
 
@@ -110,8 +115,7 @@ def read_parts(
 ) -> Plan[tuple[Head, Seal, list[Any]]]:
     """Read a session, and what commands that only read say of its parts, in one state.
 
-    A command is its name, the part that it reads, and further arguments. A session that has no
-    head has no answers.
+    A command is its name, the part that it reads, and further arguments.
     """
     call = build_read(context, session, *commands, checks=checks)
     described, *answers = yield call
@@ -125,7 +129,7 @@ def build_read(
     """Build the call that reads a session and what commands say of its parts."""
     words: list[Argument] = [checks]
     for name, part, *rest in commands:
-        words += (2 + len(rest), name, PARTS.index(str(part)) + 1, *rest)
+        words += (2 + len(rest), name, _READABLE.index(str(part)) + 1, *rest)
     return context.read("read_parts", session, *words)
 
 
@@ -158,9 +162,9 @@ def compute_digest(text: bytes) -> bytes:
 @HANDLERS.handles(ReadHead)
 def read_head(context: RedisContext, op: ReadHead) -> Plan[Head]:
     """Read a session without its entries."""
-    commands = (("HLEN", SNAPSHOTS),) if op.count_snapshots else ()
+    commands = _COUNTED if op.count_snapshots else ()
     head, _, counted = yield from read_parts(context, op.session, *commands)
-    if counted and head.status is Status.ACTIVE:
+    if commands and head.status is Status.ACTIVE:
         head.snapshots = counted[0]
     return head
 
@@ -168,7 +172,7 @@ def read_head(context: RedisContext, op: ReadHead) -> Plan[Head]:
 @HANDLERS.handles(SetMetadata)
 def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    answer, *rest = yield context.write(
+    answer, *rest = yield context.change(
         "set_metadata",
         op.session,
         op.metadata,
@@ -312,7 +316,7 @@ def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[l
     """Read the sessions of these keys, in one round trip to their server."""
     # Some may be keys of one session.
     names = dict.fromkeys(name for key in keys if (name := parse_session(key)) is not None)
-    calls = [build_read(context, each, ("HLEN", SNAPSHOTS), checks="view") for each in names]
+    calls = [build_read(context, each, *_COUNTED, checks="view") for each in names]
     if not calls:
         return []
     # The server may not know the script yet.
@@ -320,28 +324,18 @@ def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[l
     commands = tuple(command for call in calls for command in call.build_commands())
     replies = yield context.send(server, *commands)
     found: list[FoundSession] = []
-    for name, reply in zip(names, replies, strict=True):
-        if isinstance(reply, Exception):
-            found.append((yield from _read_found(context, name)))
-        elif reply[0][1] is not None:
-            described, snapshots = reply
-            found.append(_parse_found(name, described, snapshots))
+    for name, call, reply in zip(names, calls, replies, strict=True):
+        try:
+            if isinstance(reply, Exception):
+                # It is moving to another server, or it is damaged.
+                described, snapshots = yield call
+            else:
+                described, snapshots = reply
+            head = parse_head(name, described, snapshots)
+        except FormatError:
+            found.append(FoundSession(name, None))
+            continue
+        created, activity = described[7:9]
+        if described[1] is not None:
+            found.append(FoundSession(name, head, int(created), int(activity)))
     return found
-
-
-def _parse_found(name: str, described: Sequence[Any], snapshots: int) -> FoundSession:
-    created, activity = described[7:9]
-    try:
-        head = parse_head(name, described, snapshots)
-    except FormatError:
-        return FoundSession(name, None)
-    return FoundSession(name, head, int(created), int(activity))
-
-
-def _read_found(context: RedisContext, name: str) -> Plan[FoundSession]:
-    """Read a session by itself: it is moving to another server, or it is damaged."""
-    try:
-        head = yield from read_head(context, ReadHead(name, count_snapshots=True))
-    except FormatError:
-        return FoundSession(name, None)
-    return FoundSession(name, head, head.created_at_ms or 0, head.last_activity_ms or 0)

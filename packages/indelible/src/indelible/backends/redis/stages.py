@@ -64,7 +64,7 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
     first = op.generation - len(op.journal)
     for number, line in enumerate(op.journal, 1):
         arguments += (line.key, format_line(number, line, first + number), line.undone_by or "")
-    answer, *rest = yield context.write("show_stage", op.session, *arguments)
+    answer, *rest = yield context.change("show_stage", op.session, *arguments)
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
     return parse_head(op.session, rest[0])

@@ -63,7 +63,7 @@ def find_change(context: RedisContext, op: FindChange) -> Plan[JournalLine | Non
 
 
 def _change(context: RedisContext, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
-    answer, *rest = yield context.write(
+    answer, *rest = yield context.change(
         "change_view",
         op.session,
         op.life,
@@ -155,7 +155,7 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
     """Store the view and the end of the log under an id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        answer, *rest = yield context.write(
+        answer, *rest = yield context.change(
             "save_snapshot",
             op.session,
             op.id,
@@ -233,5 +233,5 @@ def read_snapshots(context: RedisContext, op: ReadSnapshots) -> Plan[SnapshotLis
 @HANDLERS.handles(DeleteSnapshot)
 def delete_snapshot(context: RedisContext, op: DeleteSnapshot) -> Plan[bool]:
     """Delete one snapshot; entries stay."""
-    removed = yield context.write("delete_snapshot", op.session, op.id, repeatable=False)
+    removed = yield context.change("delete_snapshot", op.session, op.id, repeatable=False)
     return bool(removed)

@@ -1,8 +1,8 @@
 -- Append entries: one to n appends, of one to n sessions. Each has its own guard. Answers each with
--- the new version; with 0 if the guard does not hold, and then nothing was written for it; with the
--- error, behind '-', if the server refused.
--- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, fresh, whether entries
--- go into the index of items, an item ('' for none) and where its newest visible entry is expected ('' for
+-- the new version; with what decides (`explain`) if the guard does not hold, and then nothing was written for it;
+-- with the error, behind '-', if the server refused.
+-- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, how it is looked up ('' if
+-- it is fresh, 'touch' if one that is found must be written for), whether entries go into the index of items, an item ('' for none) and where its newest visible entry is expected ('' for
 -- nowhere), the number of its entries; then checksum and row of each, to which place and time are added here.
 -- A session that is not active begins its next life.
 
@@ -43,8 +43,8 @@ end
 
 local answers, sessions, at, last = {}, {}, 3, #ARGV
 while at < last do
-  local first, ttl, expected, key, fresh, indexed, item, newest, count = unpack(ARGV, at, at + 8)
-  local s, answer, holds = sessions[first], 0, false
+  local first, ttl, expected, key, lookup, indexed, item, newest, count = unpack(ARGV, at, at + 8)
+  local s, answer, holds = sessions[first], nil, false
   if not s then
     s = load_session(tonumber(first))
     s.usable = is_usable(s)
@@ -56,7 +56,7 @@ while at < last do
   elseif s.usable and s.stop + count <= LOG_MAX then
     holds = expected == '' or expected == format_version(s)
     if s.active then
-      holds = holds and (fresh == '1' or changes().is_unused(s, key))
+      holds = holds and (lookup == '' or changes().is_unused(s, key))
         and (indexed == '0' or changes().has_index(s))
         and (item == '' or changes().is_newest(s, item, newest))
     else
@@ -77,9 +77,15 @@ while at < last do
       if indexed == '1' then changes().add_member(s, row, stop) end
       stop = stop + 1
     end
-    if fresh ~= '1' then changes().add_key(s, key) end
+    if lookup ~= '' then changes().add_key(s, key) end
     s.rows, s.stop, s.deadline, s.ttl, s.activity = rows, stop, deadline, ttl, math.max(s.activity, now)
     answer = format_version(s)
+  end
+  if not answer then
+    local done, found = pcall(changes().explain, s, key, lookup, indexed, item)
+    answer = done and found or '-' .. (found.err or found)
+  end
+  if s.rows then
     s.asked = s.asked or {}
     s.asked[#s.asked + 1] = #answers + 1
   end

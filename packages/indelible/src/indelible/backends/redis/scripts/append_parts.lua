@@ -57,3 +57,22 @@ local function write_members(s)
   counts[5] = counts[5] + #members / 2
   expire_one(s, s.items)
 end
+
+-- Say what decides about an append whose guard did not hold: the session, the append with its key, and where the
+-- newest visible entry of its item is; or, behind '-', what is damaged.
+local function explain(s, key, lookup, indexed, item)
+  local used, newest, wrong = false, false, s.wrong
+  if s.active and not wrong then
+    load_counts(s)
+    -- A log that is about to be written to was whole.
+    if s.rows then wrong = load_view(s) else wrong = find_wrong_entries(s) end
+    if not wrong and lookup ~= '' then wrong = find_wrong_parts(s, 1, 1) end
+    if not wrong and lookup ~= '' then used, wrong = find_key(s, key) end
+    if not wrong and not used and indexed == '1' then wrong = find_wrong_parts(s, 5, 5) end
+    if not wrong and not used and item ~= '' then newest = s.newest and s.newest[item] or find_newest(s, item) end
+    -- WAIT answers for what its connection wrote last: a retry that finds its work done must write, too.
+    if used and lookup == 'touch' then call('HINCRBY', s.head, 'touched', 1) end
+  end
+  if wrong then return '-DAMAGED ' .. wrong end
+  return {describe(s), used or false, newest or false}
+end

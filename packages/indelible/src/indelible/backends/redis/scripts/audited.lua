@@ -1,13 +1,10 @@
--- What an audited script has around it: the guard of its line, and the line. The last of KEYS is the list of
--- the audit; the last of ARGV are the version that the line names ('' if it names none), how many lines there
--- are, and the line.
-local audit, line, lines, known, all_keys, all_arguments = KEYS[#KEYS], ARGV[#ARGV],
-  tonumber(ARGV[#ARGV - 1]), ARGV[#ARGV - 2], KEYS, ARGV
-local KEYS, ARGV = {}, {}
-for n = 1, #all_keys - 1 do KEYS[n] = all_keys[n] end
-for n = 1, #all_arguments - 3 do ARGV[n] = all_arguments[n] end
+-- What an audited script has around it: the guard of its line, and the line. The last of ARGV are the version
+-- that the line names ('' if it names none), how many lines there are, and the line.
+local all = ARGV
+local known, lines, line, ARGV = all[#all - 2], tonumber(all[#all - 1]), all[#all], {}
+for n = 1, #all - 3 do ARGV[n] = all[n] end
 -- The prelude.
-local counted = redis.pcall('LLEN', audit)
+local counted = redis.pcall('LLEN', KEYS[9])
 if type(counted) == 'table' then return counted end
 if counted ~= lines or known ~= '' and known ~= format_version(load_session(1)) then
   return redis.error_reply('AUDIT moved')
@@ -16,5 +13,5 @@ local function run()
 -- The script.
 end
 local answer = run()
-if changed then call('RPUSH', audit, line) end
+if changed then call('RPUSH', KEYS[9], line) end
 return answer

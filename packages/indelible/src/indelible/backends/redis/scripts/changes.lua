@@ -30,6 +30,34 @@ local function load_view(s)
   if view[6] ~= compute_view_sum(s) then return 'its view does not match its checksum' end
 end
 
+-- Return what is wrong with the parts that entries are found by, or nil.
+local function find_wrong_entries(s)
+  local wrong = load_view(s)
+  if wrong then return wrong end
+  if s.stop > s.born and call('EXISTS', s.log) == 0 then return 'its log is missing' end
+  if call('ZCOUNT', s.log, s.stop, '+inf') > 0 then return 'its head is older than its log' end
+end
+
+local function count_part(s, n)
+  return call(n == 5 and 'ZCARD' or 'HLEN', KEYS[s.first + 2 + n])
+end
+
+-- Return what is wrong with the parts from this one to that one, or nil.
+local function find_wrong_parts(s, from, to)
+  for n = from, to do
+    if count_part(s, n) ~= s.counts[n] then
+      return ({'keys of its callers are missing', 'snapshots are missing', 'lines of its journal are missing',
+        'its quarantine is missing', 'its index of items is not whole'})[n]
+    end
+  end
+end
+
+local function describe(s)
+  if s.life and not s.view then s.view = call('HMGET', s.view_key, VIEW_FIELDS) end
+  return {now, s.life or false, s.born, s.stop, s.gen, s.deadline, s.staged and '1' or '0',
+    s.created or false, s.activity or false, unpack(s.view or {}, 1, 5)}
+end
+
 -- Write the fields of the view that changed.
 local function save_view(s, numbers)
   changed = true

@@ -4,5 +4,5 @@ if ARGV[3] ~= '' then
   if ARGV[3] ~= format_version(s) then return {'moved', format_version(s)} end
 end
 local snapshots = call('HLEN', s.snapshots)
-changed = call('UNLINK', unpack(KEYS)) > 0
+changed = call('UNLINK', unpack(KEYS, 1, 8)) > 0
 return {'erased', snapshots}

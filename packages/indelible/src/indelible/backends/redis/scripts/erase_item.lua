@@ -30,7 +30,7 @@ end
 if done > 0 then
   -- A log that had no other entry was a new key for a moment.
   expire_one(s, s.log)
-  s.counts[5] = count_part(5)
+  s.counts[5] = count_part(s, 5)
   save_head(s)
 end
 return {done, bytes, (done < #members or done == REMOVE_ENTRIES) and 1 or 0}

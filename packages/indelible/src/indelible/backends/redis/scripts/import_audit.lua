@@ -1,11 +1,11 @@
 -- Add lines of an exported audit; sent again, it finds them. Lines that are there already must be these, and
--- no line before them may be missing: otherwise 0. The last of KEYS is the list of the audit. ARGV: 3 the
--- number of the first line, and from 4 on the lines.
-local audit, first = KEYS[#KEYS], tonumber(ARGV[3])
-if call('LLEN', audit) < first then return 0 end
-local there = call('LRANGE', audit, first, first + #ARGV - 4)
+-- no line before them may be missing: otherwise 0. ARGV: 3 the number of the first line, and from 4 on
+-- the lines.
+local first = tonumber(ARGV[3])
+if call('LLEN', KEYS[9]) < first then return 0 end
+local there = call('LRANGE', KEYS[9], first, first + #ARGV - 4)
 for n, line in ipairs(there) do
   if line ~= ARGV[n + 3] then return 0 end
 end
-if #there < #ARGV - 3 then call('RPUSH', audit, unpack(ARGV, #there + 4)) end
+if #there < #ARGV - 3 then call('RPUSH', KEYS[9], unpack(ARGV, #there + 4)) end
 return 1

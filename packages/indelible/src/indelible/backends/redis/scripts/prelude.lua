@@ -1,5 +1,5 @@
 -- The beginning of every script: the time, checksums, and a session as a table. KEYS holds the eight
--- keys of each session, in the order of keys.py. ARGV begins with the caller's time ('' for the
+-- parts of each session, in the order of keys.py, and behind those of a single one its audit. ARGV begins with the caller's time ('' for the
 -- server's own; only tests have one) and how long after the deadline the engine frees keys.
 -- A script creates its functions in every call, so that those of append.lua are few.
 local call = redis.call

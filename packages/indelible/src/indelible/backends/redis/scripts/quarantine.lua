@@ -5,6 +5,6 @@ for n = 3, #ARGV, 3 do
   call('HSETNX', s.quarantine, ARGV[n], seal(s, 'q' .. ARGV[n], #reason .. ' ' .. reason .. ARGV[n + 2]))
 end
 expire_one(s, s.quarantine)
-s.counts[4] = count_part(4)
+s.counts[4] = count_part(s, 4)
 save_head(s)
 return {'kept'}

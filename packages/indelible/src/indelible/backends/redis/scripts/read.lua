@@ -5,7 +5,7 @@
 -- 6 backwards, 7 rows wanted, 8 kinds wanted ('' for all), 9 whether rows end behind the checksum of
 -- their envelope, whose length then comes first.
 local rows, count, bytes, looked = {}, 0, 0, 0
-if not s.active or (ARGV[3] ~= '' and ARGV[3] ~= s.life) then return {describe(), false, rows} end
+if not s.active or (ARGV[3] ~= '' and ARGV[3] ~= s.life) then return {describe(s), false, rows} end
 local text, from, backwards, wanted = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
 local kinds, brief, shows_gaps = ARGV[8], ARGV[9] == '1', ARGV[3] ~= '' or ARGV[4] == ''
 if text == '' then
@@ -77,4 +77,4 @@ for n = 1, #extents do
   left_off = read_extent(unpack(extents[backwards and #extents + 1 - n or n]))
   if left_off then break end
 end
-return {describe(), left_off or false, rows}
+return {describe(s), left_off or false, rows}

@@ -1,4 +1,4 @@
--- The session, and what commands answer about its keys, in one state. ARGV: 3 what must be whole, 'head',
+-- The session, and what commands answer about its keys, in one state. ARGV: 3 what must be whole, 'none', 'head',
 -- 'view' or 'all'; then for each command how many words it has, and the words: its name, which of KEYS, arguments.
 -- The command JOURNAL answers with the newest changes of the view, newest first: number, key, sealed line and
 -- sealed key of what undid it of each. Its argument says how many; those that changed nothing are then
@@ -7,13 +7,13 @@ local wrong = s.wrong
 if ARGV[3] == 'view' and s.active then
   wrong = wrong or load_view(s)
 elseif ARGV[3] == 'all' and s.active then
-  wrong = wrong or find_wrong_entries() or find_wrong_parts(1, 5)
+  wrong = wrong or find_wrong_entries(s) or find_wrong_parts(s, 1, 5)
 end
-if wrong then return build_error(wrong) end
+if wrong and ARGV[3] ~= 'none' then return build_error(wrong) end
 
 local function read_journal(limit)
   local changes = {}
-  for number = s.lines, 1, -1 do
+  for number = s.lines or 0, 1, -1 do
     if #changes == 4 * (limit or -1) then break end
     local key = call('HGET', s.journal, '#' .. number)
     if key then
@@ -28,8 +28,8 @@ local function read_journal(limit)
   return changes
 end
 
-local answers, at = {describe()}, 4
-while at < #ARGV and s.life do
+local answers, at = {describe(s)}, 4
+while at < #ARGV do
   local words = tonumber(ARGV[at])
   local name, part = ARGV[at + 1], KEYS[tonumber(ARGV[at + 2])]
   if name == 'JOURNAL' then

@@ -8,31 +8,8 @@ local function build_error(what)
   return redis.error_reply('DAMAGED ' .. what)
 end
 
--- Return what is wrong with the parts that entries are found by, or nil.
-local function find_wrong_entries()
-  local wrong = load_view(s)
-  if wrong then return wrong end
-  if s.stop > s.born and call('EXISTS', s.log) == 0 then return 'its log is missing' end
-  if call('ZCOUNT', s.log, s.stop, '+inf') > 0 then return 'its head is older than its log' end
-end
-
-local PARTS = {'keys of its callers are missing', 'snapshots are missing',
-  'lines of its journal are missing', 'its quarantine is missing',
-  'its index of items is not whole'}
-
-local function count_part(n)
-  return call(n == 5 and 'ZCARD' or 'HLEN', KEYS[3 + n])
-end
-
--- Return what is wrong with the parts from this one to that one, or nil.
-local function find_wrong_parts(from, to)
-  for n = from, to do
-    if count_part(n) ~= s.counts[n] then return PARTS[n] end
-  end
-end
-
 local function count_parts()
-  for n = 1, 5 do s.counts[n] = count_part(n) end
+  for n = 1, 5 do s.counts[n] = count_part(s, n) end
 end
 
 -- The error for a damaged value that was read. A script that reads values returns it before it
@@ -54,12 +31,6 @@ end
 local function read_change(key)
   local what, found = 'a line of its journal', call('HMGET', s.journal, 'o' .. key, 'u' .. key)
   return read_value('o' .. key, found[1], what), read_value('u' .. key, found[2], what)
-end
-
-local function describe()
-  if s.life and not s.view then s.view = call('HMGET', s.view_key, VIEW_FIELDS) end
-  return {now, s.life or false, s.born, s.stop, s.gen, s.deadline, s.staged and '1' or '0',
-    s.created or false, s.activity or false, unpack(s.view or {}, 1, 5)}
 end
 
 -- WAIT answers for what its connection wrote last: a retry that finds its work done must write, too.

@@ -8,4 +8,4 @@ if not s.active then
 end
 s.view[3] = ARGV[3]
 save_view(s, {3})
-return {'set', describe(), count_part(2)}
+return {'set', describe(s), count_part(s, 2)}

@@ -3,7 +3,7 @@
 -- and key, line and what undid it of each.
 if not s.life or s.life ~= ARGV[3] then return {'exists'} end
 if s.staged then
-  local wrong = find_wrong_entries() or find_wrong_parts(1, 5)
+  local wrong = find_wrong_entries(s) or find_wrong_parts(s, 1, 5)
   if wrong then return build_error(wrong) end
   s.gen, s.staged = ARGV[7], false
   s.view[1], s.view[2] = ARGV[5] == '' and s.born or ARGV[5], ARGV[6]
@@ -31,4 +31,4 @@ if s.staged then
   count_parts()
   save_head(s)
 end
-return {'shown', describe()}
+return {'shown', describe(s)}
