@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
@@ -172,7 +171,7 @@ def read_head(context: RedisContext, op: ReadHead) -> Plan[Head]:
 @HANDLERS.handles(SetMetadata)
 def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    answer, *rest = yield context.change(
+    described, snapshots = yield context.change(
         "set_metadata",
         op.session,
         op.metadata,
@@ -180,10 +179,11 @@ def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
         encode_ttl_ms(op.ttl_s),
         repeatable=False,
     )
-    if answer == b"moved":
-        rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
-    described, snapshots = rest
-    return replace(parse_head(op.session, described), snapshots=snapshots)
+    head = parse_head(op.session, described)
+    if snapshots is None:
+        rules.refuse_if_moved(op.session, op.expected, head.version)
+    head.snapshots = snapshots
+    return head
 
 
 class Bookmark(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from indelible.backends.redis.errors import build_damaged_error
 from indelible.backends.redis.keys import JOURNAL, SNAPSHOTS
@@ -13,13 +13,20 @@ from indelible.backends.redis.requests import (
     encode_ttl_ms,
     to_pairs,
 )
-from indelible.backends.redis.sessions import Seal, format_extents, parse_extents, read_parts
+from indelible.backends.redis.sessions import (
+    Seal,
+    format_extents,
+    parse_extents,
+    parse_head,
+    read_parts,
+)
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
     FindChange,
+    Head,
     JournalLine,
     JournalPage,
     ReadJournal,
@@ -31,39 +38,51 @@ from indelible.core.operations import (
     ViewChangeResult,
 )
 from indelible.core.plan import Plan
-from indelible.errors import ConflictError, FormatError
+from indelible.errors import ConflictError, FormatError, MemoryStoreError
 from indelible.model import Status
-from indelible.view import View, build_view, freeze
+from indelible.view import View, build_view
 
 
 @HANDLERS.handles(ChangeView)
 def change_view(context: RedisContext, op: ChangeView) -> Plan[ViewChangeResult]:
     """Replace the view, if it is still the one that the change was computed from."""
-    return (yield from _change(context, op, ""))
+    result = yield from _change(context, op)
+    if isinstance(result, ViewChangeResult):
+        return result
+    raise _explain(op, result.head)
 
 
 @HANDLERS.handles(Rollback)
 def rollback(context: RedisContext, op: Rollback) -> Plan[ViewChangeResult]:
     """Make visible what a snapshot froze."""
     change = ChangeView(op.session, "", 0, 0, rules.ROLLBACK, op.key, (), None, op.expected)
-    return (yield from _change(context, change, op.snapshot))
+    result = yield from _change(context, change, op.snapshot)
+    if isinstance(result, ViewChangeResult):
+        return result
+    raise _explain(rules.plan_rollback(op, *result), result.head)
 
 
 @HANDLERS.handles(FindChange)
 def find_change(context: RedisContext, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
-    # A change that fits no session: only one that was made before has an answer.
+    # A change that fits no session: only one that was made before has a result.
     change = ChangeView(op.session, "", -1, 0, op.change, op.key, (), None)
-    try:
-        return (yield from _change(context, change, "")).line
-    except ConflictError as conflict:
-        if conflict.reason != "view":
-            raise
-        return None
+    result = yield from _change(context, change)
+    return result.line if isinstance(result, ViewChangeResult) else None
 
 
-def _change(context: RedisContext, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
-    answer, *rest = yield context.change(
+class _Unchanged(NamedTuple):
+    """What decides about a change whose guard did not hold."""
+
+    head: Head
+    record: SnapshotRecord | None
+
+
+def _change(
+    context: RedisContext, op: ChangeView, snapshot: str = ""
+) -> Plan[ViewChangeResult | _Unchanged]:
+    """Send the guarded change; with a snapshot, it is a rollback."""
+    first, text, *rest = yield context.change(
         "change_view",
         op.session,
         op.life,
@@ -76,19 +95,23 @@ def _change(context: RedisContext, op: ChangeView, snapshot: str) -> Plan[ViewCh
         op.expected or "",
         op.undoes or "",
         context.touch,
-        *((snapshot,) if snapshot else ()),
+        snapshot,
     )
-    if answer == b"moved":
-        rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
-    if answer == b"changed":
-        raise rules.build_view_conflict(op.session)
-    if answer == b"outside":
-        raise rules.build_outside_error(op.session, "what it would show reaches outside of its log")
-    life, text, undone_by = rest
-    line = parse_line(life.decode(), op.key, text, undone_by)
-    if answer == b"done":
-        rules.refuse_different_change(op.session, op.key, op.change, line)
-    return ViewChangeResult(line, replayed=answer == b"done")
+    if not rest:
+        return ViewChangeResult(parse_line(first.decode(), op.key, text, None))
+    head = parse_head(op.session, first)
+    undone_by, record = rest
+    if text is None:
+        return _Unchanged(head, None if record is None else parse_record(snapshot, record))
+    line = parse_line(head.life, op.key, text, undone_by)
+    rules.refuse_different_change(op.session, op.key, op.change, line)
+    return ViewChangeResult(line, replayed=True)
+
+
+def _explain(op: ChangeView, head: Head) -> MemoryStoreError:
+    """Return why the guard of a change did not hold."""
+    rules.refuse_if_changed(op, head)
+    return rules.build_outside_error(op.session, "what it would show reaches outside of its log")
 
 
 def parse_line(life: str, key: str, text: bytes, undone_by: bytes | None) -> JournalLine:
@@ -155,7 +178,7 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
     """Store the view and the end of the log under an id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        answer, *rest = yield context.change(
+        answer: Any = yield context.change(
             "save_snapshot",
             op.session,
             op.id,
@@ -165,14 +188,15 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
             context.touch,
             op.expected or "",
         )
-        if answer == b"moved":
-            rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
-        if answer != b"large":
-            return parse_record(op.id, rest[0])
-        state, tail, extents, end = rest
-        shown = build_view(parse_extents(extents), int(tail))
-        rules.refuse_too_many_extents(op.session, freeze(shown, int(end)))
-        whole = state.decode()
+        if isinstance(answer, bytes):
+            return parse_record(op.id, answer)
+        described, there = answer
+        if there is not None:
+            return parse_record(op.id, there)
+        head = parse_head(op.session, described)
+        rules.refuse_if_moved(op.session, op.expected, head.version)
+        rules.refuse_too_many_extents(op.session, head.visible)
+        whole = head.version
     raise ConflictError(
         f"others kept writing to session {op.session!r}; no snapshot was taken. Try again.",
         session=op.session,

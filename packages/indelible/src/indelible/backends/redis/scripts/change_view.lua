@@ -1,39 +1,34 @@
--- Replace the view, if it is still the one that the change was computed from.
+-- Replace the view, if it is still the one that the change was computed from. Otherwise answers with what decides:
+-- the session, the line of the change with this key, what undid it, and the snapshot.
 -- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 key, 8 extents, 9 tail ('' for the end),
--- 10 expected, 11 undoes, 12 touch, 13 the snapshot to roll back to.
-local change, key, text, snapshot = ARGV[6], ARGV[7], ARGV[8], ARGV[13]
-if not s.active then return {'changed'} end
-local done, undone_by = read_change(key)
-if broken then return broken end
-if done then
-  touch(ARGV[12])
-  return {'done', s.life, done, undone_by}
-end
-if snapshot then
-  local record = read_snapshot(snapshot)
+-- 10 expected, 11 undoes, 12 touch, 13 the snapshot to roll back to ('' for none).
+local change, key, text, tail = ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9]) or s.stop
+local done, undone_by, record = false, false, false
+if s.active then
+  done, undone_by = read_change(key)
+  record = ARGV[13] ~= '' and read_snapshot(ARGV[13])
   if broken then return broken end
-  if not record then return {'changed'} end
+end
+local holds = s.active and not done and (ARGV[10] == '' or ARGV[10] == format_version(s))
+if ARGV[13] == '' then
+  holds = holds and s.life == ARGV[3] and s.gen == ARGV[4] and s.view[5] == ARGV[5]
+elseif record then
   -- The view of the snapshot, with its tail closed at the end of the log.
   local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
   text = extents
-  if tonumber(from) > tonumber(last) then return {'outside'} end
-  if tonumber(from) < tonumber(last) then
-    text = text .. (text == '' and '' or ';') .. from .. ',' .. last
-  end
-elseif s.life ~= ARGV[3] then
-  return {'changed'}
+  if from ~= last then text = text .. (text == '' and '' or ';') .. from .. ',' .. last end
 end
-if ARGV[10] ~= '' and ARGV[10] ~= format_version(s) then return {'moved', format_version(s)} end
-if not snapshot and (s.gen ~= ARGV[4] or s.view[5] ~= ARGV[5]) then return {'changed'} end
-
-local tail = ARGV[9] == '' and s.stop or tonumber(ARGV[9])
 -- A view lies inside of the log, in order; a damaged one is not followed.
 local at = s.born
 for first, last in string.gmatch(text, '(%d+),(%d+)') do
-  if tonumber(first) < at or tonumber(last) <= tonumber(first) then return {'outside'} end
+  holds = holds and tonumber(first) >= at and tonumber(last) > tonumber(first)
   at = tonumber(last)
 end
-if at > s.stop or tail < s.born or tail > s.stop then return {'outside'} end
+holds = holds and at <= s.stop and tail >= s.born and tail <= s.stop and (record or ARGV[13] == '')
+if not holds then
+  if done then touch(ARGV[12]) end
+  return {describe(s), done, undone_by, record}
+end
 -- In normal form a last extent that reaches the tail is part of it.
 local first, last = string.match(text, '(%d+),(%d+)$')
 if last and tonumber(last) >= tail then
@@ -54,4 +49,4 @@ end
 expire_one(s, s.journal)
 s.counts[3] = s.counts[3] + added
 save_head(s)
-return {'new', s.life, line, false}
+return {s.life, line}

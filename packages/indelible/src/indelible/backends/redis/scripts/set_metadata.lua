@@ -1,5 +1,6 @@
--- Replace a session's metadata. ARGV: 3 metadata, 4 expected, 5 ttl.
-if ARGV[4] ~= '' and ARGV[4] ~= format_version(s) then return {'moved', format_version(s)} end
+-- Replace a session's metadata; answers with the session, and how many snapshots it has unless it has another
+-- version. ARGV: 3 metadata, 4 expected, 5 ttl.
+if ARGV[4] ~= '' and ARGV[4] ~= format_version(s) then return {describe(s), false} end
 if not s.active then
   local refused = begin(s, ARGV[5])
   if refused then return refused end
@@ -8,4 +9,4 @@ if not s.active then
 end
 s.view[3] = ARGV[3]
 save_view(s, {3})
-return {'set', describe(s), count_part(s, 2)}
+return {describe(s), count_part(s, 2)}
