@@ -15,7 +15,7 @@ from indelible.backends.redis.requests import (
     RedisContext,
     Wait,
 )
-from indelible.backends.redis.sessions import Bookmark, build_read, parse_head, scan_keys
+from indelible.backends.redis.sessions import Bookmark, build_read, parse_state, scan_keys
 from indelible.core import audit, rules
 from indelible.core.deadline import Deadline
 from indelible.core.operations import (
@@ -78,10 +78,11 @@ def _perform_once(
     bounded = context.copy_with((), deadline)
     described, count, found = yield build_read(bounded, op.session, *_READ_NEWEST, checks="none")
     newest = next(iter(_parse_lines(count - 1, found)), None)
-    # A damaged session can be erased; its version is not known then.
+    now_ms, state = described[0], parse_state(described)
+    # A damaged view does not matter; the version of a damaged session that is erased is unknown.
     erases = isinstance(change, Erase)
-    version = "" if erases else parse_head(op.session, described).version
-    line = audit.build_line(op, newest, described[0], version)
+    version = "" if erases else rules.compute_version(state, rules.compute_status(state, now_ms))
+    line = audit.build_line(op, newest, now_ms, version)
     stamp = (version, count, f"{line.hash} {line.text}")
     # These look at many keys, so that each of their requests has a deadline of its own.
     is_long = isinstance(change, (Erase, EraseItem))

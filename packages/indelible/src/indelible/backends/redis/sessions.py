@@ -74,20 +74,20 @@ def parse_optional(number: bytes | None) -> int | None:
     return int(number) if number else None
 
 
+def parse_state(reply: Sequence[Any]) -> SessionState | None:
+    """Parse the part of a session that decides about writes."""
+    _, life, born, end, generation, deadline, staged, *_ = reply
+    if life is None:
+        return None
+    log = int(born), int(end), int(generation)
+    return SessionState(life.decode(), *log, parse_optional(deadline), staged == b"1")
+
+
 def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     """Parse a session as a script described it."""
-    now, life, born, end, generation, deadline, staged, created, activity = reply[:9]
+    now, created, activity = reply[0], *reply[7:9]
     tail, extents, metadata, forked, vacuums = reply[9:] or (None,) * 5
-    state = None
-    if life is not None:
-        state = SessionState(
-            life.decode(),
-            int(born),
-            int(end),
-            int(generation),
-            parse_optional(deadline),
-            staged == b"1",
-        )
+    state = parse_state(reply)
     status = rules.compute_status(state, int(now))
     if status is Status.ACTIVE and (tail is None or vacuums is None):
         raise build_damaged_error(session, "its view is missing")
