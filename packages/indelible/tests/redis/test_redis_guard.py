@@ -12,7 +12,6 @@ from indelible.backends.redis.log_rows import parse_row
 from indelible.backends.redis.requests import build_append
 from indelible.core import rules
 from indelible.core.codec import encode, encode_text
-from indelible.core.deadline import Deadline
 from indelible.core.limits import EXPIRED_KNOWN_S
 from indelible.core.operations import Append, BeginStage, FindItems, ItemGuard, ItemPlace, ReadHead
 from indelible.model import Status, StoredMemory
@@ -123,15 +122,10 @@ def rules_allow(op, head, used, newest):
     return True
 
 
-def build_call(context, op):
-    return build_append_call(context, op, Deadline(10))
-
-
 def answer(store, op):
     """What the script answers to one append; None if its guard did not hold."""
     backend = store._backend
-    call = build_call(backend._context, op)
-    found = backend._execute(call)
+    found = backend._execute(build_append_call(backend._context, op))
     return found.decode() if isinstance(found, bytes) else None
 
 
@@ -181,7 +175,7 @@ def test_the_guard_applies_exactly_when_the_rules_allow(
 
 def send_together(store, running, ops):
     """What one call of the script answers to these appends."""
-    calls = [build_call(store._backend._context, op) for op in ops]
+    calls = [build_append_call(store._backend._context, op) for op in ops]
     calls[0].by_text = True
     with running.client() as client:
         answers = client.execute_command(*build_append(calls))

@@ -12,12 +12,10 @@ from indelible.backends.redis.requests import (
     ScriptCall,
     encode_ttl_ms,
 )
-from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum, split_checksums
 from indelible.core.codec import ITEM_KINDS
-from indelible.core.deadline import Deadline
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
 from indelible.core.operations import Append, AppendResult, Head
 from indelible.core.plan import Plan
@@ -27,7 +25,7 @@ from indelible.errors import ConflictError
 @HANDLERS.handles(Append)
 def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     """Send the guarded write; if its guard does not hold, rules decide by what it answers."""
-    call = build_append_call(context, op, context.start_deadline())
+    call = build_append_call(context, op)
     for _ in range(VIEW_ATTEMPTS_MAX):
         answer: Any = yield call
         resent = call.lost is not None
@@ -51,9 +49,9 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     )
 
 
-def build_append_call(context: RedisContext, op: Append, deadline: Deadline) -> ScriptCall:
+def build_append_call(context: RedisContext, op: Append) -> ScriptCall:
     """Build the guarded write."""
-    keys = context.keys(op.session)
+    salt = context.keys(op.session).salt
     batch, key = len(op.drafts), op.key
     item, place = op.expected_item or ("", None)
     arguments: list[Argument] = [
@@ -70,23 +68,13 @@ def build_append_call(context: RedisContext, op: Append, deadline: Deadline) -> 
     for kind, envelope, keep, opens, answers in op.drafts:
         size += len(envelope)
         arguments += (
-            compute_entry_checksum(keys.salt, envelope, batch),
+            compute_entry_checksum(salt, envelope, batch),
             format_rest(kind, keep, batch, key, opens, answers, envelope),
         )
         batch, key = 0, ""
-    return context.audit(
-        ScriptCall(
-            load_script("append"),
-            keys,
-            context.time(),
-            arguments,
-            deadline,
-            write=True,
-            confirmed=context.confirms,
-            is_append=True,
-            size=size,
-        )
-    )
+    call = context.change("append", op.session, *arguments)
+    call.is_append, call.size = True, size
+    return call
 
 
 def _encode_indexed(op: Append) -> bytes:

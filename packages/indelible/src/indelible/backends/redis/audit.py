@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from indelible.backends.redis.errors import build_unknown_error
-from indelible.backends.redis.keys import AUDIT, build_audits_pattern, parse_session
+from indelible.backends.redis.keys import AUDIT, build_pattern, parse_session
 from indelible.backends.redis.requests import (
     HANDLERS,
     AuditMovedError,
@@ -106,7 +106,7 @@ def import_audit(context: RedisContext, op: ImportAudit) -> Plan[None]:
 def list_audits(context: RedisContext, _op: ListAudits) -> Plan[tuple[str, ...]]:
     """Return the ids of all sessions that have lines, by SCAN on one server after the other."""
     names: set[str | None] = set()
-    pattern = build_audits_pattern(context.namespace)
+    pattern = build_pattern(context.namespace, AUDIT)
     after = Bookmark()
     while after.server < (yield context.count_servers()):
         _, after, keys = yield from scan_keys(context, after, pattern)

@@ -211,7 +211,13 @@ class RedisBackend:
             if isinstance(request, CountServers):
                 return [servers.count()]
             channel = servers.find_channel(request)
-        except (RedisError, RedisClusterException, OSError) as error:
+        except RedisClusterException as error:
+            # What kept the client from reading the map of slots.
+            cause = error.__cause__
+            if isinstance(cause, RedisClusterException):
+                raise build_no_cluster_error(cause, shown=self._context.shown) from error
+            raise LostError(cause or error) from error
+        except (RedisError, OSError) as error:
             raise LostError(error) from error
         # A store that is closed from here on knows the channel, and closes it.
         self._refuse_if_closed()
@@ -288,11 +294,7 @@ class Cluster(Servers):
         client = self._client
         if client is None or not client.nodes_manager.slots_cache:
             with self._lock:
-                try:
-                    client = open_cluster(self._options, self._client)
-                except RedisClusterException as error:
-                    raise self._find_cause(error) from error
-                self._client = client
+                client = self._client = open_cluster(self._options, self._client)
         return client
 
     def _learn(self, client: Any, failed: BaseException) -> None:
@@ -302,17 +304,7 @@ class Cluster(Servers):
             manager.move_slot(failed)
         else:
             with self._lock:
-                try:
-                    manager.initialize()
-                except RedisClusterException as error:
-                    raise self._find_cause(error) from error
-
-    def _find_cause(self, error: RedisClusterException) -> BaseException:
-        """Return what kept the client from reading the map."""
-        cause = error.__cause__
-        if isinstance(cause, RedisClusterException):
-            return build_no_cluster_error(cause, shown=self._options.shown)
-        return cause or error
+                manager.initialize()
 
     def _list_primaries(self, client: Any) -> list[Any]:
         """List them by their first slots: after a failover, the new one takes the old place."""

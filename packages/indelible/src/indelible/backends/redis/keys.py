@@ -20,6 +20,8 @@ SECRET_KEY = PREFIX + "secret"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = "hvlksjqi"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS)
 
+ANY_PART = "?"
+
 # The list of its audit, which scripts take behind the parts. It is none of them: it stays when the
 # session is erased or expires.
 AUDIT = "audit"
@@ -65,19 +67,9 @@ def build_keys(namespace: str, session: str) -> SessionKeys:
     return SessionKeys(tag + HEAD, names, (tag + AUDIT).encode(), key_slot(names[0]), salt)
 
 
-def build_heads_pattern(namespace: str, prefix: str) -> str:
-    """Build the pattern for the heads of the sessions of a namespace whose ids begin like this."""
-    return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}{HEAD}"
-
-
-def build_parts_pattern(namespace: str, prefix: str) -> str:
-    """Build the pattern for every key of these sessions."""
-    return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}?"
-
-
-def build_audits_pattern(namespace: str) -> str:
-    """Build the pattern for the audits of a namespace."""
-    return f"{PREFIX}{{{encode_part(namespace)}:*}}{AUDIT}"
+def build_pattern(namespace: str, part: str, prefix: str = "") -> str:
+    """Build the pattern for one part, or `ANY_PART`, of sessions whose ids begin with a prefix."""
+    return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}{part}"
 
 
 def replace_part(key: bytes, part: str) -> bytes:

@@ -7,12 +7,13 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.redis.keys import (
+    HEAD,
     JOURNAL,
     QUARANTINE,
     SNAPSHOTS,
     USED,
     VIEW,
-    build_heads_pattern,
+    build_pattern,
     parse_session,
     replace_part,
 )
@@ -225,7 +226,7 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
     """Find the forks of a session. They lie anywhere, so every session is looked at."""
     names: set[str] = set()
-    pattern = build_heads_pattern(context.namespace, "")
+    pattern = build_pattern(context.namespace, HEAD)
     after = Bookmark()
     while after.server < (yield context.count_servers()):
         at, after, heads = yield from scan_keys(context, after, pattern)

@@ -180,7 +180,7 @@ class RedisContext:
         # A write is followed by WAIT. A retry that finds its work done must write, too, or WAIT
         # would answer for nothing.
         self.confirms = options.durability is Durability.REPLICATED
-        self.touch = b"1" if self.confirms else b"0"
+        # How scripts look keys up.
         self.lookup = b"touch" if self.confirms else b"read"
         self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
@@ -198,13 +198,6 @@ class RedisContext:
     def start_deadline(self) -> Deadline:
         """Return the deadline of a request: its own, unless its call has one."""
         return self.deadline or Deadline(self.timeout_s)
-
-    def audit(self, call: ScriptCall) -> ScriptCall:
-        """Let a call that completes a change write the line of an audited one."""
-        if self.stamp:
-            call.script = load_script(call.script.name, audited=True)
-            call.stamp = self.stamp
-        return call
 
     def time(self) -> tuple[bytes, bytes]:
         """Return the caller's time, empty for the server's own, and the margin."""
@@ -242,7 +235,10 @@ class RedisContext:
         self, name: str, session: str, *arguments: Argument, repeatable: bool = True
     ) -> ScriptCall:
         """Build a call that completes a change, which may have a line in the session's audit."""
-        return self.audit(self.write(name, session, *arguments, repeatable=repeatable))
+        call = self.write(name, session, *arguments, repeatable=repeatable)
+        if self.stamp:
+            call.script, call.stamp = load_script(name, audited=True), self.stamp
+        return call
 
     def send(self, to: str | int, *commands: Command) -> SendCommands:
         """Build a request of commands to the server of a key, or to a server by its number."""

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from indelible.backends.redis.errors import build_damaged_error
 from indelible.backends.redis.keys import (
+    ANY_PART,
     AUDIT,
+    HEAD,
     PARTS,
     SNAPSHOTS,
-    build_heads_pattern,
-    build_parts_pattern,
+    build_pattern,
     parse_session,
 )
 from indelible.backends.redis.requests import (
@@ -290,8 +291,7 @@ def _scan(
     context: RedisContext, op: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[Bookmark, Bookmark, list[FoundSession]]]:
     """Call SCAN once; returns where it began, where the next call begins, and what it found."""
-    matching = build_parts_pattern if op.damaged else build_heads_pattern
-    pattern = matching(context.namespace, op.prefix)
+    pattern = build_pattern(context.namespace, ANY_PART if op.damaged else HEAD, op.prefix)
     began, after, found = yield from scan_keys(context, at, pattern, keys)
     sessions = yield from _read_heads(context, began.server, found)
     listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]

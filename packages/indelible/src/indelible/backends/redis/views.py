@@ -94,7 +94,7 @@ def _change(
         "" if op.tail is None else op.tail,
         op.expected or "",
         op.undoes or "",
-        context.touch,
+        context.lookup,
         snapshot,
     )
     if not rest:
@@ -185,7 +185,7 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
             "" if op.label is None else f"={op.label}",
             encode_ttl_ms(op.ttl_s),
             whole,
-            context.touch,
+            context.lookup,
             op.expected or "",
         )
         if isinstance(answer, bytes):

@@ -1,7 +1,8 @@
 -- Replace the view, if it is still the one that the change was computed from. Otherwise answers with what decides:
 -- the session, the line of the change with this key, what undid it, and the snapshot.
 -- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 key, 8 extents, 9 tail ('' for the end),
--- 10 expected, 11 undoes, 12 touch, 13 the snapshot to roll back to ('' for none).
+-- 10 expected, 11 undoes, 12 'touch' if a key that is found must be written for, 13 the snapshot to roll back to
+-- ('' for none).
 local change, key, text, tail = ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9]) or s.stop
 local done, undone_by, record = false, false, false
 if s.active then

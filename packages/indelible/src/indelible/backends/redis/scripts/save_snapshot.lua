@@ -1,6 +1,6 @@
 -- Store the view and the log's end. If there is a snapshot with this id, or the version is another, answers with what
 -- decides: the session, and the snapshot. ARGV: 3 id, 4 label (behind =, '' for none), 5 ttl, 6 the version
--- whose view was found to fit the limits, 7 touch, 8 expected.
+-- whose view was found to fit the limits, 7 'touch' if one that is found must be written for, 8 expected.
 local there = s.active and read_snapshot(ARGV[3])
 if broken then return broken end
 local holds = not there and (ARGV[8] == '' or ARGV[8] == format_version(s))

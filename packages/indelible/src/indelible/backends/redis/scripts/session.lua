@@ -34,6 +34,6 @@ local function read_change(key)
 end
 
 -- WAIT answers for what its connection wrote last: a retry that finds its work done must write, too.
-local function touch(wanted)
-  if wanted == '1' then call('HINCRBY', s.head, 'touched', 1) end
+local function touch(lookup)
+  if lookup == 'touch' then call('HINCRBY', s.head, 'touched', 1) end
 end
