@@ -46,15 +46,13 @@ class RequestBatch:
         # Requests, and how many replies are theirs; several requests share one reply.
         self._shares: list[tuple[list[PendingRequest], int]] = []
         self.left_s = 0.0
-        self._confirms = False
+        self._confirms = context.confirms and any(each.request.write for each in batch)
         # Appends that share a call; on a cluster the keys of a call must share a slot.
         groups: dict[int, tuple[list[PendingRequest], list[ScriptCall]]] = {}
         for pending in batch:
             request = pending.request
             left_s = pending.deadline.left_s()
             self.left_s = max(self.left_s, left_s)
-            if request.confirmed:
-                self._confirms = True
             if (
                 isinstance(request, ScriptCall)
                 and request.is_append
@@ -87,7 +85,7 @@ class RequestBatch:
             assert replies is not None
             if isinstance(replies[-1], Exception):
                 self.met_replica = self.met_replica or _is_read_only(replies[-1])
-            elif not confirmed and _may_have_written(pending.request, replies[-1]):
+            elif not confirmed and self._is_confirmable(pending.request, replies[-1]):
                 replies[-1] = UnconfirmedError("too few replicas answered in time")
             pending.succeed(replies)
 
@@ -95,10 +93,19 @@ class RequestBatch:
         """Tell each request that the connection broke, unless its replies came all the same."""
         for pending, replies in self._split():
             # A write that is to be confirmed is not done with its reply; a refused one is.
-            if replies is None or _may_have_written(pending.request, replies[-1]):
+            if replies is None or self._is_confirmable(pending.request, replies[-1]):
                 pending.fail(LostError(error, sent=sent))
             else:
                 pending.succeed(replies)
+
+    def _is_confirmable(self, request: CommandRequest, reply: Any) -> bool:
+        """Whether replicas must have what was written: not of an append that was refused."""
+        if not self._confirms or not request.write or isinstance(reply, Exception):
+            return False
+        if request.is_append and isinstance(reply, list):
+            _, used, _ = reply
+            return used is not None
+        return True
 
     def _split(self) -> Iterator[tuple[PendingRequest, list[Any] | None]]:
         """Yield each request with its replies; None if they have not come."""
@@ -117,14 +124,6 @@ class RequestBatch:
                         yield pending, [ResponseError(answer[1:].decode("utf-8", "replace"))]
                     else:
                         yield pending, [answer]
-
-
-def _may_have_written(request: CommandRequest, reply: Any) -> bool:
-    """Whether replicas must have what was written: not of an append that was refused."""
-    if request.is_append and isinstance(reply, list):
-        _, used, _ = reply
-        return request.confirmed and used is not None
-    return request.confirmed and not isinstance(reply, Exception)
 
 
 def _build_waits(wait_ms: int, disks: bool) -> list[Command]:

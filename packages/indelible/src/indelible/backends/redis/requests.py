@@ -74,7 +74,6 @@ class SendCommands(Operation[list[Any]]):
     failed: BaseException | None = None
 
     write: ClassVar = False
-    confirmed: ClassVar = False
     is_append: ClassVar = False
     size: ClassVar = 0
 
@@ -94,8 +93,6 @@ class ScriptCall(Operation[Any]):
     arguments: list[Argument]
     deadline: Deadline
     write: bool = False
-    # Whether replicas must confirm the write, on the connection that it was sent on.
-    confirmed: bool = False
     # Whether sending it again after a lost reply does what sending it once would have done.
     repeatable: bool = True
     # Appends that wait at the same time share one call of the script.
@@ -177,8 +174,8 @@ class RedisContext:
         # Whether replicas are asked for what is on their disks, and not just in their memory.
         self.waits_for_disks = False
         self.cursor_key: bytes | None = None
-        # A write is followed by WAIT. A retry that finds its work done must write, too, or WAIT
-        # would answer for nothing.
+        # A write is followed by WAIT, on the connection that it was sent on. A retry that finds its
+        # work done must write, too, or WAIT would answer for nothing.
         self.confirms = options.durability is Durability.REPLICATED
         # How scripts look keys up.
         self.lookup = b"touch" if self.confirms else b"read"
@@ -228,7 +225,7 @@ class RedisContext:
     ) -> ScriptCall:
         """Build a call that may change something."""
         call = self.read(name, session, *arguments)
-        call.write, call.confirmed, call.repeatable = True, self.confirms, repeatable
+        call.write, call.repeatable = True, repeatable
         return call
 
     def change(
