@@ -120,14 +120,12 @@ class ScriptCall(Operation[Any]):
 
     def build_commands(self) -> tuple[Command, ...]:
         """Return the call as it is sent if it is not shared."""
-        if self.is_append and not self.stamp:
+        if self.is_append:
             command = build_append([self])
         else:
             start = self.script.start(by_text=self.by_text)
             names = (*self.keys.names, self.keys.audit)
-            # Where the keys of its session begin.
-            first = (1,) if self.is_append else ()
-            command = (*start, len(names), *names, *self.time, *first, *self.arguments, *self.stamp)
+            command = (*start, len(names), *names, *self.time, *self.arguments, *self.stamp)
         # A slot on the move is asked for by a command of its own.
         return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
@@ -139,7 +137,7 @@ _LOOKUP_AT = 3
 
 
 def build_append(calls: Sequence[ScriptCall]) -> Command:
-    """Build the one command for all these appends. It answers them in this order."""
+    """Build the one command for all these appends, or an audited one. It answers in this order."""
     keys: list[Argument] = []
     arguments: list[Argument] = []
     # Where the keys of each session begin, counted from 1.
@@ -155,6 +153,9 @@ def build_append(calls: Sequence[ScriptCall]) -> Command:
         arguments += call.arguments
         by_text = by_text or call.by_text
     first = calls[0]
+    if first.stamp:
+        keys.append(first.keys.audit)
+        arguments += first.stamp
     return (*first.script.start(by_text=by_text), len(keys), *keys, *first.time, *arguments)
 
 
