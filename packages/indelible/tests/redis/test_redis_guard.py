@@ -173,12 +173,17 @@ def test_the_guard_applies_exactly_when_the_rules_allow(
     assert store.verify(SESSION).ok
 
 
-def send_together(store, running, ops):
+def call_together(client, store, ops):
     """What one call of the script answers to these appends."""
     calls = [build_append_call(store._backend._context, op) for op in ops]
     calls[0].by_text = True
+    return client.execute_command(*build_append(calls))
+
+
+def send_together(store, running, ops):
+    """What one call of the script answers to these appends; None to refused ones."""
     with running.client() as client:
-        answers = client.execute_command(*build_append(calls))
+        answers = call_together(client, store, ops)
     return [each.decode() if isinstance(each, bytes) else None for each in answers]
 
 
@@ -218,3 +223,18 @@ def test_appends_of_one_call_see_one_another(store, running):
         None,
     ]
     assert store.verify(SESSION).ok
+
+
+def test_what_depends_on_an_append_of_its_call_is_refused_by_a_full_server_with_it(store, running):
+    store.forget(SESSION)
+    version = store.add_message(SESSION, "user", "first").version
+    ops = [build("stale", expected="1.2.3"), build("one"), build("two", expected=version)]
+    with running.client() as client:
+        client.config_set("maxmemory", "1")
+        try:
+            stale, *full = call_together(client, store, ops)
+        finally:
+            client.config_set("maxmemory", "0")
+    assert isinstance(stale, list)
+    assert [answer[:4] for answer in full] == [b"-OOM"] * 2
+    assert store.session(SESSION).version == version
