@@ -21,7 +21,6 @@ from indelible.core.limits import (
     KEYS_KEPT,
     LOG_ENTRIES_MAX,
     PAGE_ENTRIES_MAX,
-    STAGE_ABANDONED_S,
 )
 from indelible.core.operations import (
     Append,
@@ -396,13 +395,7 @@ async def read(tx: Transaction, op: Read) -> EntrySlice:
         entries += await tx.read_entries(row, chunk, op.kinds, newest=op.newest)
         if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
             raise rules.build_gone_error(op.session)
-    resume = None
-    if op.limit is not None and len(entries) > op.limit:
-        entries = entries[: op.limit]
-        resume = entries[-1].position + (0 if op.newest else 1)
-    if op.newest:
-        entries.reverse()
-    return EntrySlice(head, frozen, tuple(entries), resume)
+    return rules.build_slice(op, head, frozen, entries)
 
 
 def _choose_extents(extents: Extents, op: Read) -> Extents:
@@ -655,7 +648,7 @@ async def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
         return ReclaimResult()
     if head.status is Status.ACTIVE:
         return await _reclaim_active(tx, op, row, head)
-    if row.staged and head.now_ms < row.created_at_ms + STAGE_ABANDONED_S * 1000:
+    if row.staged and not rules.is_abandoned(row.created_at_ms, head.now_ms):
         return ReclaimResult()
     removed = await tx.measure_entries(row, _WHOLE_LOG)
     if op.dry_run:
@@ -674,10 +667,8 @@ async def _reclaim_active(
     tx: Transaction, op: Reclaim, row: SessionRow, head: Head
 ) -> ReclaimResult:
     lines = await tx.read_lines(row)
-    kept = rules.keep_undoable(lines, op.undo_since_ms)
-    reach = rules.find_reachable(head, await tx.read_snapshots(row), kept)
-    # The newest entry stays: it carries the end of the log, and positions are never reused.
-    dead = view.subtract(((0, max(0, head.end - 1)),), reach)
+    snapshots = await tx.read_snapshots(row)
+    dead, kept = rules.plan_vacuum(head, snapshots, lines, op.undo_since_ms)
     count, size = await tx.measure_entries(row, dead)
     # Those of an earlier life may be gone already: some engines free them when a life begins.
     own = view.clip(dead, head.born, head.end)

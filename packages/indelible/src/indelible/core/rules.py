@@ -17,18 +17,22 @@ from indelible.core.limits import (
     EXPIRED_KNOWN_S,
     LOG_ENTRIES_MAX,
     MISSING_NAMED_MAX,
+    STAGE_ABANDONED_S,
 )
 from indelible.core.operations import (
     Append,
     AppendResult,
     ChangeView,
+    EntrySlice,
     EraseResult,
     FrozenView,
     Head,
     ItemGuard,
     JournalLine,
+    Read,
     Rollback,
     SnapshotRecord,
+    StoredEntry,
     ViewChangeResult,
 )
 from indelible.errors import (
@@ -50,6 +54,7 @@ from indelible.view import (
     encode,
     freeze,
     normalize,
+    subtract,
 )
 
 NEW_VERSION = "new"
@@ -223,6 +228,27 @@ def find_views_outside(
             yield f"the {line.change} {line.key} reaches outside of {log}"
 
 
+def plan_vacuum(
+    head: Head,
+    snapshots: Iterable[SnapshotRecord],
+    lines: Sequence[JournalLine],
+    undo_since_ms: int,
+) -> tuple[Extents, Sequence[JournalLine]]:
+    """Return the positions that a vacuum removes, and the journal lines that it keeps.
+
+    Positions of earlier lives are among them: their entries may be gone already.
+    """
+    kept = keep_undoable(lines, undo_since_ms)
+    reach = find_reachable(head, snapshots, kept)
+    # The newest entry stays: it carries the end of the log, and positions are never reused.
+    return subtract(((0, max(0, head.end - 1)),), reach), kept
+
+
+def is_abandoned(created_at_ms: int, now_ms: int) -> bool:
+    """Return whether nobody will show a stage any more, so that a vacuum removes it."""
+    return now_ms >= created_at_ms + STAGE_ABANDONED_S * 1000
+
+
 def keep_undoable(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
     """Return the journal lines that a vacuum keeps: all inside the undo window, newest first.
 
@@ -392,6 +418,18 @@ def choose_frozen_view(session: str, asked: FrozenView | None, head: Head) -> Fr
     if extents and not head.born <= extents[0][0] <= extents[-1][1] <= head.end:
         raise build_outside_error(session, "the view to read reaches outside of its log")
     return asked
+
+
+def build_slice(op: Read, head: Head, frozen: FrozenView, entries: list[StoredEntry]) -> EntrySlice:
+    """Build the result of a read from what was found, in its direction.
+
+    One entry more than its limit says that there are more.
+    """
+    resume = None
+    if op.limit is not None and len(entries) > op.limit:
+        entries = entries[: op.limit]
+        resume = entries[-1].position + (0 if op.newest else 1)
+    return EntrySlice(head, frozen, tuple(reversed(entries) if op.newest else entries), resume)
 
 
 def build_outside_error(session: str, what: str) -> FormatError:

@@ -41,7 +41,6 @@ from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     KEYS_KEPT,
     LOG_ENTRIES_MAX,
-    STAGE_ABANDONED_S,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
@@ -101,10 +100,7 @@ def _reclaim_active(
     lines: Sequence[JournalLine],
 ) -> Plan[ReclaimResult | None]:
     """Remove what an active session cannot reach; None if its view was changed meanwhile."""
-    kept = rules.keep_undoable(lines, op.undo_since_ms)
-    reach = rules.find_reachable(head, records, kept)
-    # The newest entry stays, as on every engine: what a vacuum may take does not depend on it.
-    dead = view.subtract(((0, max(0, head.end - 1)),), reach)
+    dead, kept = rules.plan_vacuum(head, records, lines, op.undo_since_ms)
     gone_lines = rules.count_removed_changes(lines, kept)
     size = yield from _measure(context, op.session, dead)
     if op.dry_run:
@@ -130,7 +126,7 @@ def _reclaim_dead(
     now_ms, life, _, _, _, _, staged, created, *_ = described
     if life is None:
         return ReclaimResult()
-    if staged == b"1" and now_ms < int(created) + STAGE_ABANDONED_S * 1000:
+    if staged == b"1" and not rules.is_abandoned(int(created), now_ms):
         return ReclaimResult()
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     if op.dry_run:

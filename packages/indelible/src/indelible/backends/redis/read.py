@@ -39,12 +39,8 @@ def read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
     """Read entries of one state, in order."""
     head, frozen, found = yield from _read_state(context, op)
     salt = context.keys(op.session).salt
-    rows = [parse_entry(position, raw, salt) for position, raw in found]
-    resume = None
-    if op.limit is not None and len(rows) > op.limit:
-        rows = rows[: op.limit]
-        resume = rows[-1].position + (0 if op.newest else 1)
-    return EntrySlice(head, frozen, tuple(reversed(rows) if op.newest else rows), resume)
+    entries = [parse_entry(position, raw, salt) for position, raw in found]
+    return rules.build_slice(op, head, frozen, entries)
 
 
 def _read_state(
