@@ -1,9 +1,10 @@
 -- Append entries: one to n appends, of one to n sessions. Each has its own guard. Answers each with
 -- the new version; with what decides (`explain`) if the guard does not hold, and then nothing was written for it;
 -- with the error, behind '-', if the server refused.
--- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, how it is looked up ('' if
--- it is fresh, 'touch' if one that is found must be written for), whether entries go into the index of items, an item ('' for none) and where its newest visible entry is expected ('' for
--- nowhere), the number of its entries; then checksum and row of each, to which place and time are added here.
+-- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, how that is looked up ('' if
+-- it is fresh, 'touch' if one that is found must be written for), whether entries go into the index of items, an item
+-- ('' for none) and where its newest visible entry is expected ('' for nowhere), the number of its entries; then
+-- checksum and row of each, to which place and time are added here.
 -- A session that is not active begins its next life.
 
 -- The functions of changes.lua and append_parts.lua. Most appends need none of them, so they are created on
