@@ -541,6 +541,18 @@ def test_a_run_that_was_overtaken_is_refused(store, earlier_turns):
     assert graph.get_state(THREAD).values["total"] == earlier_turns + 1
 
 
+def test_runs_that_take_turns_in_several_processes_are_not_refused(store, config):
+    first, second = (IndelibleSaver(store, on_conflict="refuse") for _ in range(2))
+    for number, saver in enumerate((first, second, first, first, second), start=1):
+        found = saver.get_tuple(THREAD)
+        put(
+            saver, found.config if found else config, {"messages": messages(number)}, version=number
+        )
+    first.delete_thread("t")
+    put(second, config, {"messages": messages(1)}, version=1)
+    assert [found.metadata["step"] for found in first.list(THREAD)] == [1]
+
+
 def test_a_run_that_asked_for_a_checkpoint_by_its_id_is_not_refused(store):
     ours, theirs = IndelibleSaver(store, on_conflict="refuse"), InMemorySaver()
     graphs = [build_steps().compile(checkpointer=saver) for saver in (ours, theirs)]

@@ -314,7 +314,7 @@ class ThreadReader:
     ) -> Mapping[int, SerializedValue]:
         """Read values at positions. The next checkpoint of the thread then refers to them."""
         known = state.cache.values
-        missing = {at for at in positions if at not in known}
+        missing = set(positions).difference(known)
         if missing:
             await self._read_entries(state, missing)
             for position in missing:

@@ -41,6 +41,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from pydantic import JsonValue
@@ -175,8 +176,9 @@ def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
 
 
 def _is_worth_splitting(parts: Sequence[SerializedValue]) -> bool:
-    size = sum([len(data) for _, data in parts])
-    return size > _SPLIT_BYTES and size >= _PART_BYTES * len(parts)
+    wanted = max(_SPLIT_BYTES + 1, _PART_BYTES * len(parts))
+    # Most often the first few are enough.
+    return any(size >= wanted for size in accumulate(len(data) for _, data in parts))
 
 
 def join(

@@ -94,7 +94,9 @@ class Threads(ThreadReader):
 
         async def attempt(cache: ThreadCache) -> None:
             newest = cache.newest.get(namespace)
-            newest = newest or await self._find_newest(session, namespace, cache)
+            if newest is None or (continues and newest.id != header.parent):
+                # Others may have gone on since.
+                newest = await self._find_newest(session, namespace, cache)
             if continues:
                 _refuse_if_moved(session, header.parent, None if newest is None else newest.id)
             base = newest
