@@ -6,12 +6,12 @@ What a step changes is appended with the record of its checkpoint, in one batch.
 checkpoints of the namespace hold already is referred to, not stored again: values are compared by
 the bytes that the serializer makes of them, never by identity. How a put is stored:
 
-    IndelibleSaver.put              config, metadata and the rest of the checkpoint as a header
-      Threads.append_checkpoint     finds the newest checkpoint and the parent, in the cache if it can
-        records.split               serializes a channel that changed: a list or a dict in parts
-        _NewValues.add_all          which parts are new; the others have a position
-        records.build_record        channels as ranges of positions, as a difference to the parent
-        Threads._append             new values and the record, if the thread is still at its version
+    IndelibleSaver.put             builds the header: the checkpoint without its channels
+      Threads.append_checkpoint    finds the newest checkpoint and the parent, mostly in the cache
+        records.split              serializes a channel that changed: a list or a dict in parts
+        _NewValues.add_all         tells new parts from those that have a position
+        records.build_record       channels as ranges of positions, as a difference to the parent
+        Threads._append            new parts and the record, if the thread is still at its version
 
 `checkpoint_records` draws what is then in the thread.
 """
