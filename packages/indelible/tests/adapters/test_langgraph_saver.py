@@ -19,7 +19,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 
 import indelible
-from indelible.adapters import checkpoint_reader
+from indelible.adapters import checkpoint_reader, checkpoint_threads
 from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
@@ -232,12 +232,15 @@ def compare_delta_history(saver):
 # Sharing
 
 
-def put(saver, config, values, *, version, channels=("messages",)):
-    checkpoint = empty_checkpoint()
+def build(values, version, channels=("messages",)):
     versions = dict.fromkeys(channels, f"{version:032}.0")
-    checkpoint["channel_values"] = values
-    checkpoint["channel_versions"] = versions
-    return saver.put(config, checkpoint, {"source": "loop", "step": version}, versions)
+    return empty_checkpoint() | {"channel_values": values, "channel_versions": versions}
+
+
+def put(saver, config, values, *, version, channels=("messages",)):
+    checkpoint = build(values, version, channels)
+    metadata = {"source": "loop", "step": version}
+    return saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
 
 
 def messages(count):
@@ -538,6 +541,18 @@ def test_a_run_that_was_overtaken_is_refused(store, earlier_turns):
     assert graph.get_state(THREAD).values["total"] == earlier_turns + 1
 
 
+def test_runs_that_take_turns_in_several_processes_are_not_refused(store, config):
+    first, second = (IndelibleSaver(store, on_conflict="refuse") for _ in range(2))
+    for number, saver in enumerate((first, second, first, first, second), start=1):
+        found = saver.get_tuple(THREAD)
+        put(
+            saver, found.config if found else config, {"messages": messages(number)}, version=number
+        )
+    first.delete_thread("t")
+    put(second, config, {"messages": messages(1)}, version=1)
+    assert [found.metadata["step"] for found in first.list(THREAD)] == [1]
+
+
 def test_a_run_that_asked_for_a_checkpoint_by_its_id_is_not_refused(store):
     ours, theirs = IndelibleSaver(store, on_conflict="refuse"), InMemorySaver()
     graphs = [build_steps().compile(checkpointer=saver) for saver in (ours, theirs)]
@@ -749,7 +764,7 @@ def test_compacting_packs_values_and_leaves_addresses(store, saver, config):
         configs.append(config)
     saver.compact(["t"])
     entries = store.get_entries("~thread/t")
-    assert len(entries) == 3, "a pack, the newest checkpoint, and its write"
+    assert len(entries) == 2, "a pack, and the newest checkpoint with its write"
     fresh = IndelibleSaver(store)
     for number in (1, 31, 32, 33, 68, 69):
         found = fresh.get_tuple(configs[number - 1])
@@ -758,7 +773,7 @@ def test_compacting_packs_values_and_leaves_addresses(store, saver, config):
     # Later writes and checkpoints refer to what is packed.
     fresh.put_writes(configs[4], [("messages", "late")], "task 2")
     put(fresh, configs[4], {"messages": messages(6)}, version=70)
-    assert len(store.get_entries("~thread/t")) == 3 + 2 + 1, "nothing of the values again"
+    assert len(store.get_entries("~thread/t")) == 2 + 2 + 1, "nothing of the values again"
     fresh.compact()
     found = IndelibleSaver(store).get_tuple(configs[4])
     assert [value for *_, value in found.pending_writes] == ["write 5", "late"]
@@ -778,6 +793,46 @@ def test_a_packed_checkpoint_that_is_put_again_keeps_its_writes(store, saver, co
             assert found.metadata["step"] == "again"
             assert found.pending_writes == [("task", "messages", LONG)]
         saver.compact()
+
+
+@pytest.mark.parametrize("ids", ["ab", "ba"], ids=["ids grow", "ids do not grow"])
+def test_writes_before_and_after_packing_are_stored_once_if_their_checkpoint_is_put_again(
+    store, saver, config, ids
+):
+    checkpoints = []
+    for number, each in enumerate(ids, start=1):
+        checkpoints.append(build({"messages": messages(number)}, number) | {"id": each})
+        saver.put(config, checkpoints[-1], {}, checkpoints[-1]["channel_versions"])
+    first = {"configurable": {**config["configurable"], "checkpoint_id": ids[0]}}
+    saver.put_writes(first, [("messages", "first"), ("__error__", "old")], "task")
+    saver.compact()
+    saver.put_writes(first, [("messages", "again"), ("__error__", "new")], "task")
+    saver.put_writes(first, [("messages", "late")], "task 2")
+    expected = [("task", "__error__", "new"), ("task", "messages", "first")]
+    expected.append(("task 2", "messages", "late"))
+    assert saver.get_tuple(first).pending_writes == expected
+    for _ in range(2):
+        saver.put(config, checkpoints[0], {}, checkpoints[0]["channel_versions"])
+        for each in (saver, IndelibleSaver(store)):
+            assert each.get_tuple(first).pending_writes == expected
+        saver.compact()
+
+
+def test_writes_that_come_before_their_checkpoint_are_kept_in_many_packs(
+    store, saver, config, monkeypatch
+):
+    monkeypatch.setattr(checkpoint_threads, "_PACK_BYTES", 1)
+    expected = []
+    for number in range(1, 6):
+        checkpoint = build({"messages": messages(number)}, number)
+        stored = {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+        # LangGraph stores a checkpoint and the writes for it in two threads.
+        saver.put_writes(stored, [("messages", f"{number} {LONG}")], "task")
+        config = saver.put(config, checkpoint, {}, checkpoint["channel_versions"])
+        expected.insert(0, [("task", "messages", f"{number} {LONG}")])
+    saver.compact()
+    for each in (saver, IndelibleSaver(store)):
+        assert [found.pending_writes for found in each.list(THREAD)] == expected
 
 
 def test_a_snapshot_from_before_keeps_what_it_needs(store, saver, config):
@@ -844,8 +899,7 @@ def test_retention_keeps_the_newest_and_those_of_the_last_days(store, config):
 
 def test_what_is_pruned_is_in_no_pack(store, saver, config):
     for number in range(1, 5):
-        checkpoint = empty_checkpoint() | {"channel_versions": {"messages": str(number)}}
-        checkpoint["channel_values"] = {"messages": f"secret {number} {LONG}"}
+        checkpoint = build({"messages": f"secret {number} {LONG}"}, number)
         metadata = {"run_id": f"run {number}"}
         config = saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
     saver.delete_for_runs(["run 2"])

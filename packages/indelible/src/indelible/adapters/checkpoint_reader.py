@@ -16,8 +16,14 @@ from typing import Final, NamedTuple, TypeVar
 
 from indelible import AsyncMemoryStore, ConflictError, CorruptEntryError, view
 from indelible.adapters import checkpoint_records as records
-from indelible.adapters.checkpoint_records import CheckpointRecord, Pack, SerializedValue, Write
-from indelible.adapters.conversations import iter_session_ids, retry
+from indelible.adapters.checkpoint_records import (
+    CheckpointRecord,
+    ListedCheckpoint,
+    Pack,
+    SerializedValue,
+    Write,
+)
+from indelible.adapters.conversations import build_race_error, iter_session_ids, retry
 from indelible.core.operations import Head, ItemPlace
 from indelible.core.plan import Plan
 from indelible.core.plans import checkpoints
@@ -274,27 +280,27 @@ class ThreadReader:
 
     async def find_ancestors(
         self, session: str, namespace: str, checkpoint_id: str | None, channels: set[str]
-    ) -> list[CheckpointRecord]:
+    ) -> list[FoundCheckpoint]:
         """Find a checkpoint and those before it, back to where all channels have a value."""
-        ancestors: list[CheckpointRecord] = []
+        ancestors: list[FoundCheckpoint] = []
         missing = set(channels)
 
-        def add(found: CheckpointRecord) -> str | None:
+        def add(found: FoundCheckpoint) -> str | None:
             ancestors.append(found)
-            missing.difference_update(found.channels)
-            return found.parent if missing else None
+            missing.difference_update(found.checkpoint.channels)
+            return found.checkpoint.parent if missing else None
 
         if checkpoint_id is None or not missing:
             return []
         wanted: str | None = checkpoint_id
         async for each in self.iter_checkpoints(session, namespace):
             if each.checkpoint.id == wanted:
-                wanted = add(each.checkpoint)
+                wanted = add(each)
             if wanted is None:
                 break
         # One that was stored again is newer than those that continue it.
         while wanted is not None and (late := await self.find(session, namespace, wanted)):
-            wanted = add(late.checkpoint)
+            wanted = add(late)
         return ancestors
 
     def iter_sessions(self) -> AsyncIterator[str]:
@@ -308,7 +314,7 @@ class ThreadReader:
     ) -> Mapping[int, SerializedValue]:
         """Read values at positions. The next checkpoint of the thread then refers to them."""
         known = state.cache.values
-        missing = {at for at in positions if at not in known}
+        missing = set(positions).difference(known)
         if missing:
             await self._read_entries(state, missing)
             for position in missing:
@@ -317,20 +323,23 @@ class ThreadReader:
         return known
 
     async def read_writes(
-        self, session: str, wanted: Sequence[CheckpointRecord]
+        self, session: str, wanted: Sequence[tuple[ThreadState, ListedCheckpoint]]
     ) -> tuple[ThreadState, list[list[Write]]]:
-        """Read the writes for each of these checkpoints: the first of each task and index."""
-        items = [records.build_writes_item(each.namespace, each.id) for each in wanted]
+        """Read the writes for each of these checkpoints: the first of each task and index.
+
+        It is a conflict if what was visible when they were found may be hidden since.
+        """
+        items = [records.build_writes_item(each.namespace, each.id) for _, each in wanted]
         state, places = await self._find_records(session, min(items), max(items))
-        positions = [place.position for place in places if place.item in set(items)]
+        now = state.head.life, state.head.generation
+        if any((before.head.life, before.head.generation) != now for before, _ in wanted):
+            raise build_race_error(session)
+        writes = {
+            item: {(write.task, write.number): write for write in each.pending}
+            for item, (_, each) in zip(items, wanted, strict=True)
+        }
+        positions = [place.position for place in places if place.item in writes]
         stored = await self._read_records(state, positions)
-        if packed := [each.position for each in wanted if not state.is_visible(each.position)]:
-            # They come after their checkpoint, in the same pack or a later one.
-            packs = await self._find_packs(state)
-            await self._read_packs(state, [each for each in packs if each.last >= min(packed)])
-            found = state.cache.packed
-            stored |= {at: each for at, each in found.items() if each.id in set(items)}
-        writes: dict[str, dict[tuple[str, int], Write]] = {item: {} for item in items}
         for position in sorted(stored):
             of_item = writes[stored[position].id]
             for write in records.parse_writes(stored[position], position):

@@ -24,9 +24,12 @@ takes that in, and one more replaces the second message:
 - A record with a `chain` is a difference to the last record of it: channels that are not named are
   as they were there, unless `without` names them, and a piece `[0, 2, 1]` is the first two values
   of the channel there. The whole chain is read at once. After 32 records comes a complete one.
-- `compact` and `prune` move entries into packs, each one compressed entry with the item
-  `p ␟ last ␟ first`, and hide them in the log. A position that is hidden is looked for in packs.
-  The newest checkpoint of a namespace is never in a pack.
+- `compact` and `prune` move values and checkpoints into packs, each one compressed entry with the
+  item `p ␟ last ␟ first`, and hide them in the log. A position that is hidden is looked for in
+  packs. The newest checkpoint of a namespace is appended again: it is never in a pack. Writes
+  become part of the record of their checkpoint, as `pending`.
+- An id that is not greater than all before it in its namespace may have been stored before. Its
+  record takes over what is `pending` for it, and names the `greatest` id, for those that follow.
 """
 
 from __future__ import annotations
@@ -34,10 +37,11 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from pydantic import JsonValue
@@ -60,7 +64,6 @@ _PART_BYTES: Final = 64
 _SEPARATOR: Final = "\x1f"
 _AFTER: Final = chr(ord(_SEPARATOR) + 1)
 ALL_CHECKPOINTS: Final = (f"c{_SEPARATOR}", f"c{_AFTER}")
-ALL_WRITES: Final = (f"w{_SEPARATOR}", f"w{_AFTER}")
 LAST_PACK: Final = f"p{_AFTER}"
 # Ids of items are limited to 512 bytes.
 _NAME_BYTES_MAX: Final = 400
@@ -86,23 +89,8 @@ class CheckpointHeader:
     # The checkpoint without the values of its channels.
     body: SerializedValue
     metadata: SerializedValue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedCheckpoint(CheckpointHeader):
-    """A stored checkpoint, and which channels have a value in it."""
-
-    position: int
-    channels: Collection[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRecord(ListedCheckpoint):
-    """A stored checkpoint, with its differences resolved."""
-
-    channels: Mapping[str, ChannelValue]
-    # The records that are needed to resolve it, from the first on, itself included.
-    chain: tuple[int, ...]
+    # The greatest id of its namespace, if that is an earlier one, or this one stored before.
+    greatest: str | None = None
 
 
 class Write(NamedTuple):
@@ -113,6 +101,25 @@ class Write(NamedTuple):
     number: int
     channel: str
     position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedCheckpoint(CheckpointHeader):
+    """A stored checkpoint, and which channels have a value in it."""
+
+    position: int
+    channels: Collection[str]
+    # Writes that were stored for it before.
+    pending: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRecord(ListedCheckpoint):
+    """A stored checkpoint, with its differences resolved."""
+
+    channels: Mapping[str, ChannelValue]
+    # The records that are needed to resolve it, from the first on, itself included.
+    chain: tuple[int, ...]
 
 
 class Parts(NamedTuple):
@@ -126,11 +133,6 @@ class Parts(NamedTuple):
 def build_checkpoint_item(namespace: str) -> str:
     """Return the item that all checkpoints of a namespace are versions of."""
     return f"c{_SEPARATOR}{_shorten(namespace)}"
-
-
-def is_checkpoint_item(item: str) -> bool:
-    """Return whether the records of an item are checkpoints."""
-    return item.startswith(ALL_CHECKPOINTS[0])
 
 
 def build_writes_item(namespace: str, checkpoint_id: str) -> str:
@@ -174,8 +176,9 @@ def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
 
 
 def _is_worth_splitting(parts: Sequence[SerializedValue]) -> bool:
-    size = sum([len(data) for _, data in parts])
-    return size > _SPLIT_BYTES and size >= _PART_BYTES * len(parts)
+    wanted = max(_SPLIT_BYTES + 1, _PART_BYTES * len(parts))
+    # Most often the first few are enough.
+    return any(size >= wanted for size in accumulate(len(data) for _, data in parts))
 
 
 def join(
@@ -225,10 +228,19 @@ def build_record(
         "metadata": [*_to_texts(header.metadata)],
         "channels": changed,
     }
+    if header.greatest is not None:
+        record["greatest"] = header.greatest
     if base is not None:
         record["chain"] = list(base.chain)
         record["without"] = [name for name in before if name not in channels]
     return StoredCheckpoint(id=build_checkpoint_item(header.namespace), record=record)
+
+
+def add_pending(stored: StoredCheckpoint, writes: Sequence[Write]) -> StoredCheckpoint:
+    """Build the record of a checkpoint with these writes."""
+    pending: JsonValue = [list(write) for write in writes]
+    record = {**stored.record, "pending": pending} if writes else stored.record
+    return StoredCheckpoint(id=stored.id, record=record)
 
 
 def _get_positions(channels: Mapping[str, ChannelValue], name: str, form: str) -> tuple[int, ...]:
@@ -307,15 +319,16 @@ def _parse_header(record: Any) -> dict[str, Any]:
         "parent": record["parent"],
         "body": from_stored(*record["body"]),
         "metadata": from_stored(*record["metadata"]),
+        "greatest": record.get("greatest"),
+        "pending": tuple([Write(*write) for write in record.get("pending", ())]),
     }
 
 
 def find_new_positions(stored: StoredCheckpoint, position: int) -> set[int]:
-    """Return the positions of values that a record names itself, and not by its base."""
+    """Return the positions of values that a checkpoint names itself, and not by its base."""
     record: Any = stored.record
-    if "writes" in record:
-        return {write.position for write in parse_writes(stored, position)}
     pieces = [piece for channel in record["channels"].values() for piece in channel[2]]
+    pieces += [[Write(*write).position, 1] for write in record.get("pending", ())]
     return set(_expand([piece for piece in pieces if len(piece) == 2], (), position))
 
 
@@ -350,22 +363,6 @@ def build_writes(
         "writes": [list(write) for write in writes],
     }
     return StoredCheckpoint(id=build_writes_item(namespace, checkpoint_id), record=record)
-
-
-def build_writes_again(
-    checkpoint: CheckpointRecord, writes: Iterable[Write]
-) -> list[StoredCheckpoint]:
-    """Build records of the writes for a checkpoint, which can be appended anywhere."""
-    return [
-        build_writes(
-            checkpoint.namespace,
-            checkpoint.id,
-            write.task,
-            write.path,
-            [(write.number, write.channel, write.position)],
-        )
-        for write in writes
-    ]
 
 
 def parse_writes(stored: StoredCheckpoint, position: int) -> list[Write]:

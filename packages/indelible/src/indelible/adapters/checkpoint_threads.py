@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -20,6 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -40,6 +40,7 @@ from indelible.adapters.checkpoint_records import (
     Pack,
     Parts,
     SerializedValue,
+    Write,
 )
 from indelible.adapters.conversations import build_race_error, retry
 from indelible.core.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX
@@ -71,14 +72,6 @@ class CheckpointDraft(NamedTuple):
     get_parts: Callable[[str], Parts | None]
 
 
-class ThreadEntries(NamedTuple):
-    """The checkpoints of a thread in one state, and where the writes of each item are."""
-
-    state: ThreadState
-    checkpoints: Mapping[int, StoredCheckpoint]
-    writes: Mapping[str, Sequence[int]]
-
-
 class Threads(ThreadReader):
     """The threads of a store, which is awaited, or blocks and is wrapped to be awaited."""
 
@@ -101,7 +94,8 @@ class Threads(ThreadReader):
 
         async def attempt(cache: ThreadCache) -> None:
             newest = cache.newest.get(namespace)
-            if newest is None and (continues or cache.has_hidden or header.parent is not None):
+            if newest is None or (continues and newest.id != header.parent):
+                # Others may have gone on since.
                 newest = await self._find_newest(session, namespace, cache)
             if continues:
                 _refuse_if_moved(session, header.parent, None if newest is None else newest.id)
@@ -115,10 +109,14 @@ class Threads(ThreadReader):
                 name: channel._replace(positions=new.place(channel.positions))
                 for name, channel in channels.items()
             }
-            record = records.build_record(header, placed, base)
             # Ids of checkpoints grow, so most often this one is new.
-            if cache.has_hidden and newest is not None and header.id <= newest.id:
-                await self._unpack_writes(session, cache, header)
+            greatest = None if newest is None else newest.greatest or newest.id
+            if greatest is None or header.id > greatest:
+                record = records.build_record(header, placed, base)
+            else:
+                repeated = replace(header, greatest=greatest)
+                record = records.build_record(repeated, placed, base)
+                record = records.add_pending(record, await self._find_writes(session, header))
             position = await self._append(session, cache, [*new.values], [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
@@ -212,19 +210,13 @@ class Threads(ThreadReader):
         found = await self.find(session, header.namespace, header.parent)
         return None if found is None else found.checkpoint
 
-    async def _unpack_writes(
-        self, session: str, cache: ThreadCache, header: CheckpointHeader
-    ) -> None:
-        """Append the writes for a checkpoint of this id again, if it is in a pack.
-
-        The writes for a checkpoint that is not in a pack are not looked for in packs.
-        """
+    async def _find_writes(self, session: str, header: CheckpointHeader) -> Sequence[Write]:
+        """Find the writes for a checkpoint of this id that was stored before."""
         found = await self.find(session, header.namespace, header.id)
-        if found is not None and not found.state.is_visible(found.checkpoint.position):
-            _, (writes,) = await self.read_writes(session, [found.checkpoint])
-            again = records.build_writes_again(found.checkpoint, writes)
-            for batch in _batch(again, BATCH_ENTRIES_MAX):
-                await self._append(session, cache, [], batch)
+        if found is None:
+            return ()
+        _, (writes,) = await self.read_writes(session, [found])
+        return writes
 
     async def _append_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> bool:
         """Append new values, if they do not fit into one batch with their record.
@@ -292,14 +284,14 @@ class Threads(ThreadReader):
 
         async def attempt(cache: ThreadCache) -> None:
             nonlocal counts, is_rewritten
-            found = await self._read_all(session, cache)
-            listed = records.list_checkpoints(found.checkpoints)
+            state, stored = await self._read_all(session, cache)
+            listed = records.list_checkpoints(stored)
             chosen = choose(listed)
             counts = len(chosen), len(listed) - len(chosen)
             if not listed or (counts[1] == 0 and not always):
                 return
-            stay = await self._append_again(session, cache, found, chosen)
-            head = found.state.head
+            stay = await self._append_again(cache, state, stored, chosen)
+            head = state.head
             hidden = [at for at in range(head.born, head.end) if at not in stay]
             await self._store.hide(session, hidden, expected=cache.version)
             self._drop_cache(session)
@@ -310,65 +302,54 @@ class Threads(ThreadReader):
             await self._store.vacuum(session_id=session, undo_window=0.0)
         return counts
 
-    async def _read_all(self, session: str, cache: ThreadCache) -> ThreadEntries:
-        """Read the records of all checkpoints, and where those of writes are."""
-        (first, _), (_, last) = records.ALL_CHECKPOINTS, records.ALL_WRITES
-        state, places = await self._find_records(session, first, last)
+    async def _read_all(
+        self, session: str, cache: ThreadCache
+    ) -> tuple[ThreadState, Mapping[int, StoredCheckpoint]]:
+        """Read the records of all checkpoints in one state."""
+        state, places = await self._find_records(session, *records.ALL_CHECKPOINTS)
         _refuse_other_version(cache, state)
         await self._read_packs(state, await self._find_packs(state))
-        items = {at: each.id for at, each in state.cache.packed.items()}
-        items |= {at: item for item, at in places}
-        of_checkpoints = [at for at, item in items.items() if records.is_checkpoint_item(item)]
-        writes: defaultdict[str, list[int]] = defaultdict(list)
-        for at in sorted(items):
-            writes[items[at]].append(at)
-        stored = await self._read_records(state, of_checkpoints)
-        return ThreadEntries(state, stored, writes)
+        positions = {place.position for place in places} | state.cache.packed.keys()
+        return state, await self._read_records(state, positions)
 
     async def _append_again(
         self,
-        session: str,
         cache: ThreadCache,
-        found: ThreadEntries,
+        state: ThreadState,
+        stored_at: Mapping[int, StoredCheckpoint],
         chosen: Sequence[ListedCheckpoint],
     ) -> set[int]:
         """Append what is to be kept; return the positions of what stays where it is."""
-        state = found.state
+        if not chosen:
+            return set()
+        session = state.session
         newest: dict[str, ListedCheckpoint] = {}
-        for header in chosen:
-            newest.setdefault(header.namespace, header)
-        moved = {header.position for header in newest.values()}
-        kept = {header.position for header in chosen} - moved
-        packed: dict[int, StoredCheckpoint] = {}
-        for header in chosen:
-            if header.position in moved:
-                continue
-            stored = found.checkpoints[header.position]
-            if not kept.issuperset(records.get_chain(stored)):
+        for listed in chosen:
+            newest.setdefault(listed.namespace, listed)
+        moved = {listed.position for listed in newest.values()}
+        kept = {listed.position for listed in chosen} - moved
+        _, writes = await self.read_writes(session, [(state, listed) for listed in chosen])
+        again: dict[int, StoredCheckpoint] = {}
+        for listed, pending in zip(chosen, writes, strict=True):
+            position = listed.position
+            stored = stored_at[position]
+            if position in moved or not kept.issuperset(records.get_chain(stored)):
                 # Nothing that is to be erased may be referred to.
-                (checkpoint,) = await self._load(state, [header.position])
+                (checkpoint,) = await self._load(state, [position])
                 stored = records.build_record(checkpoint, checkpoint.channels)
-            packed[header.position] = stored
-            item = records.build_writes_item(header.namespace, header.id)
-            packed |= await self._read_records(state, found.writes.get(item, ()))
-        last: list[StoredCheckpoint] = []
-        for checkpoint in await self._load(state, sorted(moved)):
-            _, (writes,) = await self.read_writes(session, [checkpoint])
-            last += [records.build_record(checkpoint, checkpoint.channels)]
-            last += records.build_writes_again(checkpoint, writes)
+            again[position] = records.add_pending(stored, pending)
         wanted = {
-            position
-            for at, each in (*packed.items(), *enumerate(last))
-            for position in records.find_new_positions(each, at)
+            at for where, each in again.items() for at in records.find_new_positions(each, where)
         }
         values = await self.read_values(state, wanted)
         stay = {
             at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and state.is_visible(at)
         }
+        packed = {position: again[position] for position in kept}
         packs = _iter_packs(packed, {at: values[at] for at in wanted - stay})
         for batch in (
             *_batch(list(map(records.build_pack, packs)), _PACKS_APPENDED),
-            *_batch(last, BATCH_ENTRIES_MAX),
+            *_batch([again[position] for position in sorted(moved)], BATCH_ENTRIES_MAX),
         ):
             await self._append(session, cache, [], batch)
         return stay

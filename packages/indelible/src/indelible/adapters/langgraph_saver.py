@@ -4,7 +4,16 @@
 
 What a step changes is appended with the record of its checkpoint, in one batch. What earlier
 checkpoints of the namespace hold already is referred to, not stored again: values are compared by
-the bytes that the serializer makes of them, never by identity.
+the bytes that the serializer makes of them, never by identity. How a put is stored:
+
+    IndelibleSaver.put             builds the header: the checkpoint without its channels
+      Threads.append_checkpoint    finds the newest checkpoint and the parent, mostly in the cache
+        records.split              serializes a channel that changed: a list or a dict in parts
+        _NewValues.add_all         tells new parts from those that have a position
+        records.build_record       channels as ranges of positions, as a difference to the parent
+        Threads._append            new parts and the record, if the thread is still at its version
+
+`checkpoint_records` draws what is then in the thread.
 """
 
 from __future__ import annotations
@@ -28,7 +37,7 @@ from indelible.adapters.checkpoint_reader import (
 )
 from indelible.adapters.checkpoint_records import CheckpointHeader, ListedCheckpoint, Parts, Write
 from indelible.adapters.checkpoint_threads import CheckpointDraft, ChooseCheckpoints, Threads
-from indelible.adapters.conversations import build_race_error, retry
+from indelible.adapters.conversations import retry
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -334,10 +343,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
         # Read after the record, so this state has what both refer to.
-        state, (writes,) = await threads.read_writes(session, [checkpoint])
-        before, now = found.state.head, state.head
-        if (now.life, now.vacuums) != (before.life, before.vacuums):
-            raise build_race_error(session)
+        state, (writes,) = await threads.read_writes(session, [found])
         writes.sort(key=_get_write_order)
         needed = chain.from_iterable(channel.positions for channel in channels.values())
         needed = chain(needed, [write.position for write in writes])
@@ -378,10 +384,11 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         history: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         target = await threads.find(session, namespace, get_checkpoint_id(config))
         parent = None if target is None else target.checkpoint.parent
-        ancestors = await threads.find_ancestors(session, namespace, parent, set(channels))
-        if not ancestors:
+        found = await threads.find_ancestors(session, namespace, parent, set(channels))
+        if not found:
             return history
-        state, writes = await threads.read_writes(session, ancestors)
+        state, writes = await threads.read_writes(session, found)
+        ancestors = [each.checkpoint for each in found]
         # A channel is read from its newest value on.
         seeds: dict[str, int] = {}
         for number, each in enumerate(ancestors):

@@ -125,13 +125,23 @@ _KEPT = (Summary, StoredMemory, StoredValue, StoredCheckpoint)
 
 def decode_row(row: StoredEntry | LogRow, *, session: str) -> Value:
     """Decode the entry of a row, or raise a `CorruptEntryError`."""
+    kind = check_row(row, session=session)
+    _, body, parse = _FORMS[kind]
+    try:
+        return parse(row.envelope[body:-1])
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        why = "its body is not a " + kind
+        raise _build_corrupt_error(session, row.position, why, row.envelope) from exc
+
+
+def check_row(row: StoredEntry | LogRow, *, session: str) -> Kind:
+    """Return the kind of an entry, or raise a `CorruptEntryError` if it was not written so."""
     kind, envelope, content = row.kind, row.envelope, row.content
     if kind is None:
         why = "its kind is unknown" if envelope else "it is missing"
         raise _build_corrupt_error(session, row.position, why, envelope)
-    start, body, parse = _FORMS[kind]
     summed = compute_digest(envelope[_REST:])
-    if not envelope.startswith(start % summed):
+    if not envelope.startswith(_FORMS[kind].start % summed):
         if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
             why = "its checksum does not match"
             raise _build_corrupt_error(session, row.position, why, envelope)
@@ -139,11 +149,7 @@ def decode_row(row: StoredEntry | LogRow, *, session: str) -> Value:
     if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
         why = "it was written for another place"
         raise _build_corrupt_error(session, row.position, why, envelope)
-    try:
-        return parse(envelope[body:-1])
-    except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        why = "its body is not a " + kind
-        raise _build_corrupt_error(session, row.position, why, envelope) from exc
+    return kind
 
 
 # Entries of these kinds have an id, and are in the index of items.

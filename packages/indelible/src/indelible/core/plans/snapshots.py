@@ -9,7 +9,7 @@ from itertools import chain
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_outline, decode_row, encode
+from indelible.core.codec import build_outline, check_row, decode_row, encode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
@@ -190,18 +190,23 @@ def _copy_rows(
     `moved` collects the old positions, in order.
     """
     for row in page.rows:
-        value = decode_row(row, session=session)
-        assert row.kind is not None
-        envelope = row.envelope
-        if isinstance(value, Summary) and value.covers and first is not None:
-            covers = _translate_covers(value.covers, moved, first)
-            envelope = encode(value.model_copy(update={"covers": covers})).envelope
-        keep, opens, answers = build_outline(value)
+        kind, envelope = row.kind, row.envelope
+        if kind not in _REFERRING:
+            value = decode_row(row, session=session)
+            if isinstance(value, Summary) and value.covers and first is not None:
+                covers = _translate_covers(value.covers, moved, first)
+                envelope = encode(value.model_copy(update={"covers": covers})).envelope
+            keep, opens, answers = build_outline(value)
+        else:
+            # Trim keeps them, whatever they hold.
+            check_row(row, session=session)
+            keep, opens, answers = True, (), ()
+        assert kind is not None
         position = row.position if first is None else first + len(moved)
         moved.append(row.position)
         yield LogRow(
             position,
-            row.kind,
+            kind,
             row.written_at_ms,
             compute_deadline_ms(page.head.now_ms, ttl_s),
             batch=1,
