@@ -183,7 +183,7 @@ def _build(options: OpenOptions, *, awaited: bool) -> Factories:
     missing = [name for name in engine.requires if importlib.util.find_spec(name) is None]
     if missing:
         raise UnsupportedError(
-            f"{format_target(options.target)} needs the package {' and '.join(missing)}:"
+            f"{format_target(options.target)} needs {' and '.join(missing)}:"
             f" {format_install_command(engine.extra)}"
         )
     return engine.build(options)
@@ -313,6 +313,12 @@ def parse_path(target: str) -> Path:
             raise UsageError(
                 f"write {scheme}:///name.db, or {scheme}:////full/path/name.db:"
                 f" {format_target(target)!r}",
+                value=format_target(target),
+            )
+        if "?" in rest:
+            raise UsageError(
+                f"a URL of a file has no parameters: {format_target(target)!r}; nothing was opened."
+                " (A file with a ? in its name is named without the scheme.)",
                 value=format_target(target),
             )
         return Path(rest[1:])

@@ -305,14 +305,13 @@ async def _delete_last(store: AsyncMemoryStore, key: str) -> ChatMessage | None:
 
 
 async def _list_keys(store: AsyncMemoryStore) -> list[str]:
-    found: list[str] = []
-    page = await store.list_sessions()
-    while True:
-        # One that is damaged is listed: reading it says so.
-        found += [each.session_id for each in page if each.entries or each.status == "damaged"]
-        if page.cursor is None:
-            return found
-        page = await store.list_sessions(cursor=page.cursor)
+    # One that is damaged is listed: reading it says so.
+    return [
+        each.session_id
+        async for page in conversations.iter_pages(store.list_sessions)
+        for each in page
+        if each.entries or each.status == "damaged"
+    ]
 
 
 # Forms

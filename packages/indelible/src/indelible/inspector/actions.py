@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from indelible.errors import SessionNotFoundError, UsageError
@@ -16,6 +17,8 @@ from indelible.view import from_positions, take_last
 
 # Entries that a preview shows; it counts the others.
 PREVIEW_ENTRIES: Final = 50
+# Forms that are recognised when they are sent again.
+SENT_MAX: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +57,9 @@ class Actions:
     """Previews and performs changes of a store."""
 
     store: AsyncMemoryStore
+    # The page after each form that was sent, the newest ones; a form has a key of its own.
+    sent: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def preview(self, fields: Fields) -> Shown:
         """What a change would do; `expected` is what it is bound to."""
@@ -68,7 +74,6 @@ class Actions:
             "action": action,
             "taken": {field: fields.get(field, "") for field in action.takes},
             "expected": info.version,
-            # The same form sent twice is one change.
             "key": secrets.token_urlsafe(16),
             "change": None,
             "rows": [],
@@ -86,7 +91,19 @@ class Actions:
         return shown
 
     async def perform(self, fields: Fields) -> str:
-        """Do it, unless something changed since the preview; return the page to go to."""
+        """Do it, unless something changed since the preview; return the page to go to.
+
+        A form that is sent twice, as by a double click, is one change.
+        """
+        form = frozenset(fields.items())
+        async with self.one_at_a_time:
+            if form not in self.sent:
+                self.sent[form] = await self._perform(fields)
+                while len(self.sent) > SENT_MAX:
+                    del self.sent[next(iter(self.sent))]
+            return self.sent[form]
+
+    async def _perform(self, fields: Fields) -> str:
         name, action = _find_action(fields)
         if action.final and fields.get("sure") != "yes":
             raise UsageError("nothing was erased: tick the box if you are sure")
