@@ -28,7 +28,7 @@ from indelible import (
 )
 from indelible.adapters.conversations import get_message, iter_pages, retry
 from indelible.adapters.forms import get_text
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 from indelible.core.limits import (
     MCP_ANSWER_CHARS_MAX,
     MCP_ITEMS_MAX,
@@ -49,7 +49,7 @@ from indelible.model import (
 )
 from indelible.view import iter_positions
 
-try:
+with need_extra("mcp"):
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -57,8 +57,6 @@ try:
         # Its name until 2.0.
         from mcp.server.fastmcp import FastMCP as MCPServer  # type: ignore[attr-defined, no-redef]
         from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found, no-redef]
-except ImportError as error:
-    raise build_missing_framework_error(error, package="mcp", extra="mcp") from error
 
 # The prefix of all keys and ids of memories that are used here. So a model can neither use a key of
 # the application, nor replace its memories, nor undo changes of others, also after a restart.

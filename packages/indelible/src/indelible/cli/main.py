@@ -17,13 +17,12 @@ from typer.main import get_command
 
 import indelible
 from indelible.cli import (
-    adapter_commands,
     change_commands,
     exit_codes,
-    inspect_command,
     maintenance_commands,
     memory_commands,
     read_commands,
+    server_commands,
     suggestions,
     timeline,
     transfer_commands,
@@ -141,7 +140,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         read_commands.search,
         memory_commands.memories,
         read_commands.claims,
-        inspect_command.inspect,
+        server_commands.inspect,
         maintenance_commands.audit,
     ),
     "Change what a session shows; nothing is deleted": (
@@ -166,9 +165,9 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         maintenance_commands.vacuum,
         maintenance_commands.reindex,
         maintenance_commands.forget,
-        adapter_commands.import_langchain,
-        adapter_commands.import_langgraph,
-        adapter_commands.mcp,
+        transfer_commands.import_langchain,
+        transfer_commands.import_langgraph,
+        server_commands.mcp,
     ),
 }
 

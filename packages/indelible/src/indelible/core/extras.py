@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -24,10 +26,13 @@ def format_install_command(extra: str) -> str:
     return f"pip install 'indelible[{extra}]'"
 
 
-def build_missing_framework_error(error: ImportError, *, package: str, extra: str) -> ImportError:
-    """Build the error for an adapter whose framework is not installed."""
-    return ImportError(
-        f"indelible.adapters.{extra.replace('-', '_')} needs the package {package}:"
-        f" {format_install_command(extra)} ({error})",
-        name=error.name,
-    )
+@contextmanager
+def need_extra(extra: str) -> Iterator[None]:
+    """Import inside what an extra brings; if it is missing, the error says what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f"this needs the extra `{extra}`: {format_install_command(extra)} ({error})",
+            name=error.name,
+        ) from error
