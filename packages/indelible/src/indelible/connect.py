@@ -321,12 +321,20 @@ def parse_path(target: str) -> Path:
                 " (A file with a ? in its name is named without the scheme.)",
                 value=format_target(target),
             )
-        return Path(rest[1:])
+        return _expand(rest[1:])
     if separator or target == "memory" or _NEARLY_A_URL.match(target) or "\0" in target:
         raise UsageError(
             f"cannot open {format_target(target)!r}; name {KNOWN}", value=format_target(target)
         )
-    return Path(target)
+    return _expand(target)
+
+
+def _expand(name: str) -> Path:
+    """Return the path of a file, with the home folder of a user in place of `~`."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"cannot open {name!r}: {error}", value=name) from None
 
 
 def _find_by_scheme(target: str) -> Engine | None:
@@ -367,7 +375,7 @@ def _build_sqlite(options: OpenOptions) -> Factories:
     from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
     from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend  # noqa: PLC0415
 
-    path = parse_path(str(options.target)).expanduser()
+    path = parse_path(str(options.target))
     refuse_side_file(path)
     durability = _choose_durability(options, default=Durability.POWER, best=Durability.POWER)
     sqlite_options = SqliteOptions(

@@ -173,3 +173,8 @@ def test_a_missing_folder_is_not_worth_a_retry(tmp_path):
     with pytest.raises(indelible.MemoryStoreBackendError, match="there is no folder") as caught:
         indelible.open(tmp_path / "no" / "agent.db")
     assert not caught.value.retryable
+
+
+def test_the_home_of_a_user_who_is_not_there_is_a_wrong_call():
+    with pytest.raises(UsageError, match="cannot open '~nobody-of-this-name"):
+        indelible.open("~nobody-of-this-name/agent.db")

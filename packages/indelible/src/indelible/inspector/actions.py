@@ -23,31 +23,30 @@ SENT_MAX: Final = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """A change: its name on a button, and what it takes from the page that asks for it."""
+    """A change: its name on a button, what it takes from the page that asks for it, and its end."""
 
     title: str
+    # What the next page says.
+    done: str
     takes: tuple[str, ...] = ()
     # It cannot be undone: a box has to be ticked.
     final: bool = False
 
 
 ACTIONS: Final = {
-    "rollback": Action(title="Roll back", takes=("snapshot",)),
-    "undo": Action(title="Undo the newest change"),
-    "redo": Action(title="Redo what was undone"),
-    "snapshot": Action(title="Save a snapshot"),
-    "fork": Action(title="Fork into a new session", takes=("snapshot",)),
-    "retract": Action(title="Retract a memory", takes=("memory",)),
-    "forget": Action(title="Erase this session for good", final=True),
-}
-# What the page says after a change.
-DONE: Final = {
-    "rollback": "Rolled back. What was hidden can be brought back by an undo.",
-    "undo": "Undone.",
-    "redo": "Redone.",
-    "snapshot": "The snapshot was saved.",
-    "fork": "This is the copy.",
-    "forget": "The session was erased.",
+    "rollback": Action(
+        title="Roll back",
+        done="Rolled back. What was hidden can be brought back by an undo.",
+        takes=("snapshot",),
+    ),
+    "undo": Action(title="Undo the newest change", done="Undone."),
+    "redo": Action(title="Redo what was undone", done="Redone."),
+    "snapshot": Action(title="Save a snapshot", done="The snapshot was saved."),
+    "fork": Action(title="Fork into a new session", done="This is the copy.", takes=("snapshot",)),
+    "retract": Action(title="Retract a memory", done="Retracted.", takes=("memory",)),
+    "forget": Action(
+        title="Erase this session for good", done="The session was erased.", final=True
+    ),
 }
 VIEW_CHANGES: Final = ("rollback", "undo", "redo")
 
@@ -115,7 +114,7 @@ class Actions:
             case "retract":
                 memory, version = get_field(fields, "memory"), parse_position(expected)
                 await self.store.retract(session, memory, expected=version)
-                return build_link("/memory", id=session, memory=memory)
+                return build_link("/memory", id=session, memory=memory, done=name)
             case "snapshot":
                 label = fields.get("label", "").strip() or None
                 await self.store.save_snapshot(session, label=label, expected=expected)
