@@ -6,5 +6,10 @@ from rich.console import Console
 
 from examples.demo.story import run_demo
 
+INTERRUPTED = 130
+
 if __name__ == "__main__":
-    sys.exit(run_demo(Console()))
+    try:
+        sys.exit(run_demo(Console()))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

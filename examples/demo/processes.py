@@ -71,7 +71,13 @@ def _child(
     """A process and the pipe that it reports through; both are gone at the end, come what may."""
     ours, theirs = SPAWN.Pipe(duplex=False)
     process = SPAWN.Process(target=body, args=(theirs, work, args, kwargs), daemon=True)
-    process.start()
+    # Ctrl-C reaches every process of a terminal. Children inherit that it is blocked, from their
+    # first instruction on; the parent gets it afterwards, and ends its children by itself.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     # With this copy closed, the end of the child is the end of the pipe.
     theirs.close()
     try:
@@ -86,7 +92,6 @@ def _child(
 def _answer(
     pipe: Connection, work: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> None:
-    _leave_interrupts_to_the_parent()
     pipe.send(work(*args, **kwargs))
 
 
@@ -96,14 +101,8 @@ def _stream(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> None:
-    _leave_interrupts_to_the_parent()
     for item in work(*args, **kwargs):
         pipe.send(item)
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches every process of a terminal; the parent ends its children by itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _answered(process: SpawnProcess, pipe: Connection) -> Any:

@@ -17,6 +17,7 @@ def test_append_adds_a_message_and_begins_a_store(command, golden):
     command("append", "ada", "user", "Else.", "--key", "turn-7", code=1)
     command("append", "ada", "user", "Late.", "--expected", "1.1.1.1", code=1)
     command("append", "ada", "", "No role.", code=2)
+    command("append", "ada", "usr", "No such role.", code=2)
     command("append", "ada", "user", "-", stdin=b"\xff", code=2)
     golden()
     with indelible.open(command.folder / "new.db") as begun:

@@ -3,6 +3,9 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support.canary import CANARY
@@ -195,3 +198,59 @@ def test_a_danger_of_the_engine_is_one_line_without_file_and_line(command, tmp_p
     assert all(line.startswith("Warning: redis://") for line in warned)
     assert "RuntimeWarning" not in done.err
     assert ".py" not in done.err
+
+
+def test_what_has_moved_is_named(command):
+    demo = command("demo", code=2)
+    assert "in a clone of the repository. Run: python -m examples.demo" in demo.err
+    faults = " ".join(command("doctor", "--faults", code=2).err.split())
+    assert "That is a command now: memory-contract faults" in faults.replace(" │ │ ", " ")
+
+
+def test_a_file_in_a_folder_that_is_not_there(command):
+    told = command("append", "eve", "user", "hi", "--url", "no/such.db", code=4).err
+    assert "there is no folder" in told
+    assert "make it first; nothing was written" in told
+
+
+def run_python(command, code, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=command.folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["history", "ada"], ["sessions", "--json"], ["--help"]])
+def test_a_full_disk_below_stdout_is_said_in_a_sentence(command, arguments):
+    with Path("/dev/full").open("w") as full:
+        done = run_python(command, "from indelible.cli import run; run()", *arguments, stdout=full)
+    assert done.stderr == "Error: stdout cannot be written: No space left on device.\n"
+    assert done.returncode == 4
+
+
+def test_closed_streams_are_empty_ones(command):
+    closed = "import sys; sys.stdin = sys.stdout = None; from indelible.cli import run; run()"
+    for arguments in (["show", "ada"], ["append", "ada", "user", "-"]):
+        done = run_python(command, closed, *arguments, stdout=subprocess.DEVNULL)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_before_a_command_has_begun_prints_no_traceback(command):
+    interrupted = """
+import indelible.cli
+import indelible.cli.main
+
+def run():
+    raise KeyboardInterrupt
+
+indelible.cli.main.run = run
+indelible.cli.run()
+"""
+    done = run_python(command, interrupted, stdout=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -259,3 +259,14 @@ def explained(store):
     whole = store.timeline("s")
     there = {each.entry.position for each in whole.entries if not each.visible}
     return list(timeline.explain_hidden(whole, there=there))
+
+
+def test_a_call_is_written_with_what_it_has():
+    calls = [
+        {"id": "a", "args": {"x": 1}},
+        {"id": "b", "function": {"name": "look", "arguments": "{}"}},
+    ]
+    message = ChatMessage(role="assistant", tool_calls=calls)
+    assert phrases.format_message(message) == 'calls {"x": 1}\ncalls look {}'
+    block = {"block_type": "tool_call", "tool_name": "look", "tool_kwargs": {"x": 1}}
+    assert phrases.format_content([block]) == 'calls look {"x": 1}'

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -118,3 +119,20 @@ def test_the_demo_ends_with_1_where_indelible_does_not_hold():
     assert code == 1
     assert "indelible did NOT hold in act" in output.getvalue()
     assert rows(output.getvalue(), "C: snapshots left") == [("0", "0")]
+
+
+def test_ctrl_c_ends_the_demo_without_a_word(folder):
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "examples.demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+        start_new_session=True,
+    ) as demo:
+        assert any("Act 1" in line for line in demo.stdout)
+        # To all its processes, as a terminal does.
+        os.killpg(demo.pid, signal.SIGINT)
+        _, told = demo.communicate(timeout=60)
+    assert (demo.returncode, told) == (130, "")
+    assert list(folder.iterdir()) == []

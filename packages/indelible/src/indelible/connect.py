@@ -183,7 +183,7 @@ def _build(options: OpenOptions, *, awaited: bool) -> Factories:
     missing = [name for name in engine.requires if importlib.util.find_spec(name) is None]
     if missing:
         raise UnsupportedError(
-            f"{format_target(options.target)} needs the package {' and '.join(missing)}:"
+            f"{format_target(options.target)} needs {' and '.join(missing)}:"
             f" {format_install_command(engine.extra)}"
         )
     return engine.build(options)
@@ -315,12 +315,26 @@ def parse_path(target: str) -> Path:
                 f" {format_target(target)!r}",
                 value=format_target(target),
             )
-        return Path(rest[1:])
+        if "?" in rest:
+            raise UsageError(
+                f"a URL of a file has no parameters: {format_target(target)!r}; nothing was opened."
+                " (A file with a ? in its name is named without the scheme.)",
+                value=format_target(target),
+            )
+        return _expand(rest[1:])
     if separator or target == "memory" or _NEARLY_A_URL.match(target) or "\0" in target:
         raise UsageError(
             f"cannot open {format_target(target)!r}; name {KNOWN}", value=format_target(target)
         )
-    return Path(target)
+    return _expand(target)
+
+
+def _expand(name: str) -> Path:
+    """Return the path of a file, with the home folder of a user in place of `~`."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"cannot open {name!r}: {error}", value=name) from None
 
 
 def _find_by_scheme(target: str) -> Engine | None:
@@ -361,7 +375,7 @@ def _build_sqlite(options: OpenOptions) -> Factories:
     from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
     from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend  # noqa: PLC0415
 
-    path = parse_path(str(options.target)).expanduser()
+    path = parse_path(str(options.target))
     refuse_side_file(path)
     durability = _choose_durability(options, default=Durability.POWER, best=Durability.POWER)
     sqlite_options = SqliteOptions(

@@ -48,6 +48,24 @@ def test_a_form_that_is_sent_twice_is_one_change(store, changed):
     assert visible(store) == ["one"]
 
 
+@pytest.mark.parametrize(
+    "fields", [{"do": "snapshot", "label": "x"}, {"do": "forget", "sure": "yes"}]
+)
+def test_a_form_that_is_sent_twice_leads_to_the_same_page(store, writer, fields):
+    form = fields | form_fields(writer.get("/change", id="s", **fields).text)
+    first, second = (writer.post("/change", id="s", **form) for _ in range(2))
+    assert (first.status, second.status) == (303, 303)
+    assert first.getheader("Location") == second.getheader("Location")
+    assert len(store.list_snapshots("s")) == (fields["do"] == "snapshot")
+
+
+def test_a_form_that_was_filled_in_anew_is_another_change(store, writer):
+    form = form_fields(writer.get("/change", id="s", do="snapshot").text)
+    for label in ("one", "two"):
+        assert writer.post("/change", id="s", **form, label=label).status == 303
+    assert [each.label for each in store.list_snapshots("s")] == ["one", "two"]
+
+
 def test_a_rollback(store, changed):
     store.undo("s")
     preview = changed.get("/change", do="rollback", id="s", snapshot="good").text

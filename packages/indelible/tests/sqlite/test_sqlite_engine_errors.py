@@ -296,3 +296,9 @@ def test_a_reader_that_fails_is_replaced(store, seam):
         with pytest.raises(UnavailableError):
             contents(store)
         assert contents(store) == ["one", "two"]
+
+
+def test_a_file_that_may_only_be_read_says_what_reading_needs(store, seam):
+    seam.at("begin", before=failing(apsw.SQLITE_READONLY))
+    with pytest.raises(UnavailableError, match="must be writable also to be read"):
+        store.add_message("session", "user", "three")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indelible import ChatMessage, Entry, Kind
 from indelible.adapters.conversations import compute_difference
-from indelible.adapters.forms import get_form, keep_form, to_content
+from indelible.adapters.forms import get_form, keep_form, parse_parts, to_content
 
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,3 +73,9 @@ def test_what_is_in_both_is_stored_once():
         "somewhere", {"content": text, "more": 1}, {"role": "user", "content": text}
     )
     assert message.model_dump_json().count(text) == 1
+
+
+def test_a_call_without_a_name_gets_none():
+    calls = [{"id": "a", "arguments": {}}]
+    (parts,) = parse_parts([ChatMessage(role="assistant", tool_calls=calls)])
+    assert [call.name for call in parts.calls] == [""]

@@ -40,6 +40,13 @@ def test_a_clone_is_named_by_its_folder(monkeypatch):
     assert format_install_command("redis") == "pip install -e '/a b/indelible[redis]'"
 
 
+def test_a_folder_that_a_plain_install_came_from_is_named_while_it_is_there(monkeypatch, tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    origin = json.dumps({"url": tmp_path.as_uri(), "dir_info": {}})
+    monkeypatch.setattr(extras, "distribution", lambda _: Installed(origin))
+    assert format_install_command("redis") == f"pip install '{tmp_path}[redis]'"
+
+
 def test_the_command_for_this_clone_works():
     assert "editable" in (distribution("indelible").read_text("direct_url.json") or "")
     *_, folder = format_install_command("mcp").split()

@@ -151,3 +151,30 @@ def test_an_engine_whose_extra_is_missing_says_what_to_install(monkeypatch):
 def test_a_store_that_was_not_awaited_says_so():
     with pytest.raises(AttributeError, match=r"not awaited, so there is no 'add_message'"):
         indelible.open_async("memory:").add_message("s", "user", "hi")
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("sqlite:///agent.db?mode=ro", "a URL of a file has no parameters"),
+        ("redis://localhost/agents", "a database of Redis is a number, not 'agents'"),
+        ("redis://localhost/0/1", "a database of Redis is a number, not '0/1'"),
+        ("postgresql://localhost:abc/agents", "the port of a PostgreSQL server is a number"),
+    ],
+)
+def test_what_would_be_ignored_in_a_url_is_refused(tmp_path, monkeypatch, target, told):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=re.escape(told)):
+        indelible.open(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_not_worth_a_retry(tmp_path):
+    with pytest.raises(indelible.MemoryStoreBackendError, match="there is no folder") as caught:
+        indelible.open(tmp_path / "no" / "agent.db")
+    assert not caught.value.retryable
+
+
+def test_the_home_of_a_user_who_is_not_there_is_a_wrong_call():
+    with pytest.raises(UsageError, match="cannot open '~nobody-of-this-name"):
+        indelible.open("~nobody-of-this-name/agent.db")

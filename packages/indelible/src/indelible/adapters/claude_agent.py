@@ -30,9 +30,9 @@ from indelible.adapters.forms import (
     to_role,
 )
 from indelible.adapters.store_variants import Store, check_store, to_async
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 
-try:
+with need_extra("claude-agent"):
     from claude_agent_sdk import (
         SessionKey,
         SessionListSubkeysKey,
@@ -42,10 +42,6 @@ try:
         SessionSummaryEntry,
         fold_session_summary,
     )
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="claude-agent-sdk", extra="claude-agent"
-    ) from error
 
 FRAMEWORK: Final = "claude_agent"
 # Transcripts whose state is cached between appends; others are read again.

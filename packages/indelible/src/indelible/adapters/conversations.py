@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from indelible import AsyncMemoryStore, ChatMessage, ConflictError, Entry, Receipt
 from indelible.core.codec import encode, parse_checksum
@@ -17,6 +18,17 @@ _ATTEMPTS_MAX: Final = 200
 # How often a batch with ids can be hidden and added again and still be recognised.
 COMEBACKS_MAX: Final = 100
 _MESSAGES: Final = ["message"]
+
+
+class Page(Protocol):
+    """What a verb returns in pages."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Opens the next page; None for the last one."""
+
+
+P = TypeVar("P", bound=Page)
 
 
 class VisibleMessages(NamedTuple):
@@ -65,27 +77,27 @@ async def append(
     return await store.add_messages(session_id, messages, expected=expected)
 
 
+async def iter_pages(read: Callable[..., Awaitable[P]]) -> AsyncIterator[P]:
+    """Iterate over the pages of a verb that takes a `cursor`."""
+    page = await read()
+    yield page
+    while page.cursor is not None:
+        page = await read(cursor=page.cursor)
+        yield page
+
+
 async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessages:
     """Read all visible messages, with positions."""
-    page = await store.get_entries(session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX)
-    entries, version = list(page), page.version
-    while page.cursor is not None:
-        page = await store.get_entries(
-            session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX, cursor=page.cursor
-        )
-        entries += page
-    return VisibleMessages(entries, version)
+    read = partial(store.get_entries, session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX)
+    pages = [page async for page in iter_pages(read)]
+    return VisibleMessages([entry for page in pages for entry in page], pages[0].version)
 
 
 async def iter_session_ids(store: AsyncMemoryStore, prefix: str) -> AsyncIterator[str]:
     """Iterate over the sessions whose ids begin with a prefix, by id."""
-    cursor: str | None = None
-    while True:
-        page = await store.list_sessions(prefix=prefix, order="id", cursor=cursor)
+    async for page in iter_pages(partial(store.list_sessions, prefix=prefix, order="id")):
         for session_id in page.ids:
             yield session_id
-        if (cursor := page.cursor) is None:
-            return
 
 
 async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:

@@ -177,7 +177,7 @@ def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
     names: dict[str, str] = {}
     found = []
     for message in messages:
-        calls = {call.id: call._replace(name=str(call.name)) for call in find_calls_made(message)}
+        calls = {call.id: call for call in find_calls_made(message)}
         results = []
         for call_id, content, is_error in find_answers_given(message):
             name = _find_result_name(message, call_id) or names.get(call_id, "")

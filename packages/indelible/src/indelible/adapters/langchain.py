@@ -13,15 +13,11 @@ from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
 from indelible.adapters.langchain_forms import from_dict, to_dicts
 from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 
-try:
+with need_extra("langchain"):
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="langchain-core", extra="langchain"
-    ) from error
 
 
 class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):

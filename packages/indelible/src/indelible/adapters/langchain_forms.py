@@ -15,25 +15,17 @@ from indelible.adapters.forms import (
     to_role,
     to_text_or_none,
 )
+from indelible.core.content import to_common_role
 from indelible.core.tool_calls import FoundCall
 
 FRAMEWORK: Final = "langchain"
-# By the first letters of LangChain's types: a chunk is of the type that it is a chunk of.
-_ROLES: Final = {
-    "human": "user",
-    "ai": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "function": "tool",
-}
 _TYPES: Final = {
     "user": "human",
-    "human": "human",
     "assistant": "ai",
-    "ai": "ai",
     "system": "system",
     "developer": "system",
-    "tool": "tool",
+    # Text beside results, or a result without a call.
+    "tool": "human",
 }
 
 
@@ -69,9 +61,6 @@ def _build_foreign_dicts(parts: MessageParts) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [_build_result(result) for result in parts.results]
     if parts.said or parts.calls:
         kind = _TYPES.get(parts.role, "chat")
-        if kind == "tool":
-            # Text beside results, or a result without a call, becomes a user's message.
-            kind = "human"
         data: dict[str, Any] = {"content": parts.content, "name": parts.name}
         if kind == "chat":
             data["role"] = parts.role
@@ -107,7 +96,6 @@ def _build_calls(calls: list[FoundCall]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _parse_role(kind: str, data: dict[str, Any]) -> str:
+    # A chunk is of the type that it is a chunk of.
     plain = kind.removesuffix("MessageChunk").lower()
-    if plain == "chat":
-        return to_role(data.get("role"), "chat")
-    return _ROLES.get(plain) or to_role(plain, "chat")
+    return to_role(data.get("role") if plain == "chat" else to_common_role(plain), "chat")

@@ -45,9 +45,9 @@ from indelible.adapters.store_variants import (
     to_async,
     to_blocking,
 )
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 
-try:
+with need_extra("langgraph"):
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
         WRITES_IDX_MAP,
@@ -62,10 +62,6 @@ try:
         writes_sort_key,
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="langgraph-checkpoint", extra="langgraph"
-    ) from error
 
 OnConflict = Literal["fork", "refuse"]
 Strategy: TypeAlias = "Keep | str"

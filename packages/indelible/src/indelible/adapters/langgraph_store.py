@@ -23,13 +23,13 @@ from indelible.adapters.store_variants import (
     to_blocking,
 )
 from indelible.core.embedding import to_floats
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 from indelible.core.plans.append import validate
 from indelible.core.plans.memories import build_collection_id, parse_collection_id
 from indelible.core.settings import check_ttl_s
 from indelible.model import StoredMemory
 
-try:
+with need_extra("langgraph"):
     from langgraph.store.base import (
         BaseStore,
         GetOp,
@@ -48,10 +48,6 @@ try:
         tokenize_path,
         validate_op_namespace,
     )
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="langgraph-checkpoint", extra="langgraph"
-    ) from error
 
 # In the metadata of a memory: when its item was created and updated. A version that only renews
 # the time to live changes neither.

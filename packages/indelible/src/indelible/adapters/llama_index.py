@@ -32,18 +32,14 @@ from indelible.adapters.store_variants import (
     to_async,
     to_blocking,
 )
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 from indelible.core.tool_calls import parse_call
 
-try:
+with need_extra("llama-index"):
     from llama_index.core.base.llms.types import ChatMessage, MessageRole
     from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.storage.chat_store.base import BaseChatStore
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="llama-index-core", extra="llama-index"
-    ) from error
 
 FRAMEWORK: Final = "llama_index"
 # Replacements of roles that LlamaIndex may not have, and of the role of text beside a result.
@@ -305,14 +301,13 @@ async def _delete_last(store: AsyncMemoryStore, key: str) -> ChatMessage | None:
 
 
 async def _list_keys(store: AsyncMemoryStore) -> list[str]:
-    found: list[str] = []
-    page = await store.list_sessions()
-    while True:
-        # One that is damaged is listed: reading it says so.
-        found += [each.session_id for each in page if each.entries or each.status == "damaged"]
-        if page.cursor is None:
-            return found
-        page = await store.list_sessions(cursor=page.cursor)
+    # One that is damaged is listed: reading it says so.
+    return [
+        each.session_id
+        async for page in conversations.iter_pages(store.list_sessions)
+        for each in page
+        if each.entries or each.status == "damaged"
+    ]
 
 
 # Forms

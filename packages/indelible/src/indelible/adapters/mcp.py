@@ -14,20 +14,21 @@ import inspect
 import json
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from indelible import (
     AsyncMemoryStore,
+    Entries,
     Entry,
     MemoryStoreError,
     Snapshot,
     UsageError,
     __version__,
 )
-from indelible.adapters.conversations import get_message, retry
+from indelible.adapters.conversations import get_message, iter_pages, retry
 from indelible.adapters.forms import get_text
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 from indelible.core.limits import (
     MCP_ANSWER_CHARS_MAX,
     MCP_ITEMS_MAX,
@@ -48,7 +49,7 @@ from indelible.model import (
 )
 from indelible.view import iter_positions
 
-try:
+with need_extra("mcp"):
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -56,8 +57,6 @@ try:
         # Its name until 2.0.
         from mcp.server.fastmcp import FastMCP as MCPServer  # type: ignore[attr-defined, no-redef]
         from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found, no-redef]
-except ImportError as error:
-    raise build_missing_framework_error(error, package="mcp", extra="mcp") from error
 
 # The prefix of all keys and ids of memories that are used here. So a model can neither use a key of
 # the application, nor replace its memories, nor undo changes of others, also after a restart.
@@ -181,11 +180,8 @@ class Tools:
 
     async def _list_memories(self, session: str) -> list[Memory]:
         """List all memories, newest first."""
-        page = await self._store.list_memories(session)
-        found = list(page)
-        while page.cursor is not None:
-            page = await self._store.list_memories(session, cursor=page.cursor)
-            found += page
+        pages = iter_pages(functools.partial(self._store.list_memories, session))
+        found = [memory async for page in pages for memory in page]
         return sorted(found, key=lambda memory: memory.position, reverse=True)
 
     async def retract(self, id: str, session: str = "") -> dict[str, Any]:  # noqa: A002
@@ -234,12 +230,14 @@ class Tools:
         self, session: str, count: int, before: int
     ) -> tuple[Status, list[Entry]]:
         newest: deque[Entry] = deque(maxlen=count)
-        page = await self._store.get_entries(session, kinds=[Kind.MESSAGE])
-        while True:
+        async for page in self._iter_entries(session, [Kind.MESSAGE]):
             newest.extend(entry for entry in page if entry.position < before)
-            if page.cursor is None or (page and page[-1].position >= before):
-                return page.status, list(newest)
-            page = await self._store.get_entries(session, kinds=[Kind.MESSAGE], cursor=page.cursor)
+            if page and page[-1].position >= before:
+                break
+        return page.status, list(newest)
+
+    def _iter_entries(self, session: str, kinds: Sequence[Kind]) -> AsyncIterator[Entries]:
+        return iter_pages(functools.partial(self._store.get_entries, session, kinds=kinds))
 
     async def read(self, position: int, offset: int = 0, session: str = "") -> dict[str, Any]:
         """One message or summary, where history or search showed only its beginning.
@@ -247,9 +245,9 @@ class Tools:
         Where more is left, the answer says `offset`: give it back to get the rest.
         """
         name = self._check_session(session)
-        page = await self._store.get_entries(name, kinds=_READABLE)
-        while page.cursor is not None and (not page or page[-1].position < position):
-            page = await self._store.get_entries(name, kinds=_READABLE, cursor=page.cursor)
+        async for page in self._iter_entries(name, _READABLE):
+            if page and page[-1].position >= position:
+                break
         entry = next((each for each in page if each.position == position), None)
         if entry is None:
             raise UsageError(f"session {name!r} shows nothing at position {position}")
@@ -274,17 +272,12 @@ class Tools:
             raise UsageError("query names at least one word to look for")
         newest: deque[Entry] = deque(maxlen=count + 1)
         found = 0
-        cursor: str | None = None
-        while True:
-            page = await self._store.get_entries(name, kinds=_READABLE, cursor=cursor)
+        async for page in self._iter_entries(name, _READABLE):
             for entry in page:
                 if all(word in _get_role_and_text(entry)[1].casefold() for word in words):
                     found += 1
                     if before < 0 or entry.position < before:
                         newest.append(entry)
-            cursor = page.cursor
-            if cursor is None:
-                break
         matches = list(newest)[::-1]
         items, taken = _take_fitting(map(_build_item, matches[:count]))
         answer: dict[str, Any] = {"session": name, "found": found, "matches": items}

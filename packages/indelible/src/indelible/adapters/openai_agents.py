@@ -21,16 +21,12 @@ from indelible.adapters.forms import (
     to_text_or_none,
 )
 from indelible.adapters.store_variants import Store, check_store, to_async
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 
-try:
+with need_extra("openai-agents"):
     from agents.items import TResponseInputItem
     from agents.memory import Session
     from agents.models.fake_id import FAKE_RESPONSES_ID
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="openai-agents", extra="openai-agents"
-    ) from error
 
 FRAMEWORK: Final = "openai_agents"
 _ROLES: Final = ("user", "assistant", "system", "developer")

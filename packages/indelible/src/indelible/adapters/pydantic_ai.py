@@ -25,14 +25,10 @@ from indelible.adapters.forms import (
     to_text_or_none,
 )
 from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
-from indelible.core.extras import build_missing_framework_error
+from indelible.core.extras import need_extra
 
-try:
+with need_extra("pydantic-ai"):
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-except ImportError as error:
-    raise build_missing_framework_error(
-        error, package="pydantic-ai-slim", extra="pydantic-ai"
-    ) from error
 
 FRAMEWORK: Final = "pydantic_ai"
 

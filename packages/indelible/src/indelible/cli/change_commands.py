@@ -14,6 +14,7 @@ from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
 from indelible.cli.output import confirm
 from indelible.cli.suggestions import suggest_command
+from indelible.core.content import KNOWN_ROLES
 from indelible.core.limits import TTL_S_MAX
 from indelible.errors import UsageError
 from indelible.model import Receipt, ViewChange
@@ -54,6 +55,9 @@ def append(
     ] = None,
 ) -> None:
     """Append one message. A session, or a file, that is not there begins with it."""
+    # A store takes any role, since frameworks have some of their own; here it is a misspelling.
+    if role not in KNOWN_ROLES:
+        raise UsageError(f"a role is one of {', '.join(KNOWN_ROLES)}, not {role!r}", value=role)
     _check_ttl(ttl)
     content = read_stdin() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)

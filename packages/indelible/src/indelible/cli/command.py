@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, Concatenate, ParamSpec
 
 import typer
@@ -17,6 +17,7 @@ from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.rules import require_active
+from indelible.errors import UnsupportedError
 
 P = ParamSpec("P")
 
@@ -48,6 +49,15 @@ class CommandContext:
         To the store, an unknown id is a new session; on a command line it is a typing error.
         """
         require_active(session, self.store.session(session).status)
+
+
+@contextmanager
+def import_extra() -> Iterator[None]:
+    """Import inside what an extra brings; without it, the command ends with what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise UnsupportedError(str(error)) from error
 
 
 def with_examples(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

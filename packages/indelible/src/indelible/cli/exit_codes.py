@@ -115,6 +115,6 @@ def _to_sentence(error: MemoryStoreError) -> str:
     message = error.message
     first = message.partition(" ")[0]
     typed = (error.details.get("file"), error.details.get("value"))
-    named = first in typed or any(mark in first.rstrip(".:,;") for mark in "./\\:")
+    named = first in typed or any(mark in first.rstrip(".:,;") for mark in "./\\:[")
     text = message if named else message[:1].upper() + message[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

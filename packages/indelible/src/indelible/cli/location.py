@@ -16,7 +16,6 @@ from indelible.connect import (
     Storage,
     describe_targets,
     find_file,
-    format_target,
     refuse_ambiguous,
 )
 from indelible.core.audit import KEY_VARIABLE
@@ -103,13 +102,9 @@ def _find_file(url: str) -> Path | None:
     What is misspelled is refused when it is opened, with the right spelling.
     """
     try:
-        path = find_file(url)
+        return find_file(url)
     except UsageError:
         return None
-    try:
-        return None if path is None else path.expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"cannot open {format_target(url)!r}: {error}") from None
 
 
 def _find_user() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -16,13 +17,12 @@ from typer.main import get_command
 
 import indelible
 from indelible.cli import (
-    adapter_commands,
     change_commands,
     exit_codes,
-    inspect_command,
     maintenance_commands,
     memory_commands,
     read_commands,
+    server_commands,
     suggestions,
     timeline,
     transfer_commands,
@@ -45,9 +45,14 @@ MEANT = {
     "migrate": "copy",
 }
 
-# Commands of the packages beside this one.
+# What other commands do now.
 _KIT = ("check", "cases", "goldfish", "proxy", "explain", "replay", "shrink")
-MOVED = {**{name: f"memory-contract {name}" for name in _KIT}, "golden": "snapshot-db"}
+MOVED = {
+    **{name: f"memory-contract {name}" for name in _KIT},
+    "golden": "snapshot-db",
+    "demo": "python -m examples.demo",
+}
+MOVED_OPTIONS = {"--faults": "memory-contract faults"}
 
 
 @contextmanager
@@ -58,9 +63,13 @@ def _improve_usage_errors() -> Iterator[None]:
     except Exception as error:
         # typer brings its own copy of click, whose errors have no public name.
         if hasattr(error, "format_message") and hasattr(error, "message"):
-            error.message = redact(str(error.message))
-            if re.fullmatch("-[^-].*", getattr(error, "option_name", None) or ""):
+            # typer's converters are pydantic's, which begin their own words like this.
+            error.message = redact(str(error.message)).replace("Value error, ", "")
+            option = getattr(error, "option_name", None) or ""
+            if re.fullmatch("-[^-].*", option):
                 error.message += " An id that begins with - comes after -- at the end."
+            if option in MOVED_OPTIONS:
+                error.message += f" That is a command now: {MOVED_OPTIONS[option]}"
         raise
 
 
@@ -81,8 +90,9 @@ class CommandGroup(TyperGroup):
         """Find the command, or suggest another one."""
         if args[0] in MOVED and not ctx.resilient_parsing:
             command = shlex.join([*MOVED[args[0]].split(), *map(redact_url, args[1:])])
+            where = "in a clone of the repository" if args[0] == "demo" else "of another package"
             # Printed without a frame, so that it can be copied.
-            typer.echo(f"This is a command of another package. Run: {command}", err=True)
+            typer.echo(f"This is a command {where}. Run: {command}", err=True)
             ctx.exit(2)
         if args[0] in MEANT and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
@@ -130,7 +140,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         read_commands.search,
         memory_commands.memories,
         read_commands.claims,
-        inspect_command.inspect,
+        server_commands.inspect,
         maintenance_commands.audit,
     ),
     "Change what a session shows; nothing is deleted": (
@@ -155,9 +165,9 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         maintenance_commands.vacuum,
         maintenance_commands.reindex,
         maintenance_commands.forget,
-        adapter_commands.import_langchain,
-        adapter_commands.import_langgraph,
-        adapter_commands.mcp,
+        transfer_commands.import_langchain,
+        transfer_commands.import_langgraph,
+        server_commands.mcp,
     ),
 }
 
@@ -185,11 +195,22 @@ def run() -> None:
     """Run the command line; errors are printed as a sentence, with an exit code."""
     warnings.showwarning = _show_warning
     try:
-        app(prog_name="indelible")
+        try:
+            app(prog_name="indelible")
+        finally:
+            sys.stdout.flush()
     except MemoryStoreError as error:
         arguments = sys.argv[1:]
         takes_key = has_option(arguments[0], "--key")
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
+    except OSError as error:
+        # Stores and named files raise errors of indelible; this one is of stdout. What is left in
+        # its buffer must not fail again at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(exit_codes.WRONG_DATA)
+        sys.stderr.write(f"Error: stdout cannot be written: {error.strerror}.\n")
+        sys.exit(exit_codes.NO_ENGINE)
     finally:
         if note := suggestions.get_password_note():
             sys.stderr.write(f"{note}\n")

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
+from indelible.cli import INTERRUPTED
 from indelible.core.redaction import redact
 from indelible.errors import UsageError
 from indelible.model import Change
@@ -31,8 +32,6 @@ LESS = "FRX"
 _NONE = ("", "cat")
 # The same code as without a terminal and --yes.
 NOT_CONFIRMED = 2
-# The exit code that shells report after Ctrl-C.
-INTERRUPTED = 130
 
 
 class Output:

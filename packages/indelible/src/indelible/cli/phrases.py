@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from indelible.core.content import get_block_kind, get_block_text
+from indelible.core.tool_calls import parse_call
 from indelible.model import (
     KIND_OF,
     ChatMessage,
@@ -55,9 +56,7 @@ def _format_block(block: Mapping[str, Any]) -> str:
     if words is not None:
         return words if kind == "text" else f"thinks: {words}"
     if kind == "call":
-        name = block.get("name", block.get("tool_name"))
-        given = block.get("input", block.get("args", block.get("tool_kwargs")))
-        return f"calls {name} {format_content(given)}".rstrip()
+        return _format_call(block)
     if kind == "result":
         return format_content(block.get("content"))
     return format_compact_json(block)
@@ -85,10 +84,8 @@ def format_message(message: ChatMessage) -> str:
 
 
 def _format_call(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    named: Mapping[str, Any] = function if isinstance(function, Mapping) else call
-    arguments = named.get("arguments", named.get("args"))
-    return f"calls {named.get('name')} {format_content(arguments)}".rstrip()
+    _, name, arguments = parse_call(call)
+    return " ".join(part for part in ("calls", name, format_content(arguments)) if part)
 
 
 def format_author(value: Value) -> str:

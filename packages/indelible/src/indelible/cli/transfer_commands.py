@@ -1,4 +1,4 @@
-"""The commands `export`, `import` and `copy`."""
+"""Commands that bring sessions out of a store, or into it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Annotated, TextIO
 import typer
 
 import indelible
+from indelible.adapters import langchain_import
 from indelible.cli import phrases, suggestions
-from indelible.cli.command import CommandContext, on_store, with_examples
+from indelible.cli.command import CommandContext, import_extra, on_store, with_examples
 from indelible.cli.exit_codes import WRONG_DATA
-from indelible.cli.inspect_command import build_missing_inspector_error
 from indelible.cli.location import Location
 from indelible.cli.options import (
     AnySession,
@@ -101,10 +101,8 @@ def export(
 
 def _export_page(call: CommandContext, file: str, session: str, *, redact: bool) -> None:
     """Write a session as a page."""
-    try:
-        from indelible.inspector.export import SessionExport  # noqa: PLC0415 (an extra)
-    except ImportError as error:
-        raise build_missing_inspector_error(error) from error
+    with import_extra():
+        from indelible.inspector.export import SessionExport  # noqa: PLC0415
     with (
         _translate_file_errors(f"the file {file}"),
         _open_target(file) as target,
@@ -341,3 +339,109 @@ def _format_report(report: CopyReport) -> Iterator[str]:
     if report.expired:
         over = "1 expired session was" if report.expired == 1 else f"{report.expired} expired were"
         yield f"{over} left out."
+
+
+@on_store(
+    "import-langchain chats/ --url agent.db",
+    "import-langchain redis://localhost --dry-run --url agent.db",
+    creates=True,
+)
+def import_langchain(
+    call: CommandContext,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A JSON file or a folder of them, a SQLite file, or a server's URL.",
+        ),
+    ],
+    *,
+    table: Annotated[
+        str, typer.Option(metavar="NAME", help="The table of an SQL database.")
+    ] = langchain_import.TABLE,
+    key_prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the keys on Redis begin with.")
+    ] = langchain_import.KEY_PREFIX,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Import what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
+
+    Each history becomes the session of its id. None is overwritten, the source is only read, and
+    an interrupted import is completed by running it again.
+    """
+    found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
+    if not dry_run:
+        confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
+    with (
+        call.place.open(creates=True, rehearses=dry_run) as store,
+        show_progress("Importing") as tell,
+    ):
+        report = langchain_import.import_histories(store, found, dry_run=dry_run, progress=tell)
+    parts = phrases.format_count(report.messages, "message")
+    why = "it is there already, and differs"
+    _print_report(call, report, (report.sessions, "session"), parts, why)
+
+
+@on_store(
+    "import-langgraph checkpoints.db --url agent.db",
+    "import-langgraph checkpoints.db --dry-run --url agent.db",
+    creates=True,
+)
+def import_langgraph(
+    call: CommandContext,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The file of a SqliteSaver, or the URL of the database of a PostgresSaver.",
+        ),
+    ],
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Import the threads of LangGraph's SqliteSaver or PostgresSaver, for IndelibleSaver.
+
+    Every checkpoint is read again and compared. No thread is overwritten, the source is only read,
+    and an interrupted import is completed by running it again.
+    """
+    with import_extra():
+        from indelible.adapters import langgraph_import  # noqa: PLC0415
+        from indelible.adapters.langgraph_saver import IndelibleSaver  # noqa: PLC0415
+    if not dry_run:
+        confirm(f"This imports threads into {format_target(call.place.url)}.", yes=yes)
+    with (
+        langgraph_import.open_source(source) as found,
+        call.place.open(creates=True, rehearses=dry_run) as store,
+        show_progress("Importing") as tell,
+    ):
+        report = langgraph_import.import_threads(
+            IndelibleSaver(store), found, dry_run=dry_run, progress=tell
+        )
+    parts = phrases.format_count(report.checkpoints, "checkpoint")
+    why = "it has other checkpoints already"
+    _print_report(call, report, (report.threads, "thread"), parts, why)
+
+
+def _print_report(
+    call: CommandContext,
+    report: langchain_import.SourceReport,
+    imported: tuple[int, str],
+    parts: str,
+    why_differ: str,
+) -> None:
+    """Print what an import has done, and exit 1 if something of the source was left out."""
+    verb = "Would import" if report.dry_run else "Imported"
+    lines = [
+        *(
+            f"error: {escape_unseen(name)}: {why_differ}; it was left as it is"
+            for name in report.differ
+        ),
+        f"{verb} {phrases.format_count(*imported)} with {parts}.",
+    ]
+    if report.equal:
+        lines += [f"{phrases.format_count(report.equal, imported[1])} already there, and equal."]
+    call.out.print_result({"ok": report.ok, **to_plain(report)}, lines)
+    if not report.ok:
+        raise typer.Exit(WRONG_DATA)

@@ -42,6 +42,7 @@ _ROLES: Final = {
     "chatbot": "assistant",
     "function": "tool",
 }
+KNOWN_ROLES: Final = ("user", "assistant", "system", "developer", "tool", *_ROLES)
 _WORDS: Final = {"text": ("text", "refusal"), "thinking": ("thinking", "text", "content")}
 
 

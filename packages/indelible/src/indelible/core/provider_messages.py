@@ -240,7 +240,7 @@ def _parse_value(value: Value) -> _Message:
     for item in (*(value.tool_calls or ()), *uses):
         call_id, name, arguments = parse_call(item)
         if isinstance(call_id, str):
-            calls.setdefault(call_id, FoundCall(call_id, str(name or ""), arguments))
+            calls.setdefault(call_id, FoundCall(call_id, name, arguments))
     extra = value.__pydantic_extra__ or {}
     fields = {name: extra[name] for name in _OPENAI_FIELDS if extra.get(name) is not None}
     if value.name is not None:

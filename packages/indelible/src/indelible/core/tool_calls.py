@@ -24,10 +24,13 @@ from indelible.model import (
 
 
 class FoundCall(NamedTuple):
-    """A tool call in a message. Arguments are None, an object, or what a model wrote instead."""
+    """A tool call in a message. A call without a name has an empty one.
+
+    Arguments are None, an object, or what a model wrote instead.
+    """
 
     id: str
-    name: Any
+    name: str
     arguments: Any
 
     @property
@@ -108,7 +111,7 @@ def join_results(entries: Sequence[Entry]) -> list[ToolCallRecord]:
     ]
     records = []
     for call_id, call, answer in pair_calls(zip(calls, answers, strict=True)):
-        _, name, arguments = (call_id, None, None) if call is None else calls[call][call_id]
+        _, name, arguments = (call_id, "", None) if call is None else calls[call][call_id]
         _, result, failed = (call_id, None, False) if answer is None else answers[answer][call_id]
         if call is None:
             status = CallStatus.ORPHAN
@@ -120,7 +123,7 @@ def join_results(entries: Sequence[Entry]) -> list[ToolCallRecord]:
             ToolCallRecord(
                 call_id=call_id,
                 status=status,
-                name=name,
+                name=name or None,
                 arguments=arguments,
                 result=result,
                 call_position=None if call is None else entries[call].position,
@@ -149,12 +152,16 @@ def find_calls_made(value: Any) -> list[FoundCall]:
     return found
 
 
-def parse_call(call: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Return id, name and arguments of a call in any provider's form, as they are in it."""
+def parse_call(call: Mapping[str, Any]) -> tuple[Any, str, Any]:
+    """Return id, name and arguments of a call in any form of providers and frameworks.
+
+    Id and arguments are as they are in it; the name is empty if there is none.
+    """
     inner = call.get("function", call.get("custom"))
     named = inner if isinstance(inner, dict) else call
-    arguments = named.get("arguments", named.get("args", named.get("input")))
-    return call.get("id"), named.get("name"), arguments
+    fields = ("arguments", "args", "input", "tool_kwargs")
+    arguments = next((named[field] for field in fields if field in named), None)
+    return call.get("id"), str(named.get("name", named.get("tool_name")) or ""), arguments
 
 
 def find_answers_given(value: Any) -> list[tuple[str, Any, bool]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from indelible.errors import SessionNotFoundError, UsageError
@@ -16,35 +17,36 @@ from indelible.view import from_positions, take_last
 
 # Entries that a preview shows; it counts the others.
 PREVIEW_ENTRIES: Final = 50
+# Forms that are recognised when they are sent again.
+SENT_MAX: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """A change: its name on a button, and what it takes from the page that asks for it."""
+    """A change: its name on a button, what it takes from the page that asks for it, and its end."""
 
     title: str
+    # What the next page says.
+    done: str
     takes: tuple[str, ...] = ()
     # It cannot be undone: a box has to be ticked.
     final: bool = False
 
 
 ACTIONS: Final = {
-    "rollback": Action(title="Roll back", takes=("snapshot",)),
-    "undo": Action(title="Undo the newest change"),
-    "redo": Action(title="Redo what was undone"),
-    "snapshot": Action(title="Save a snapshot"),
-    "fork": Action(title="Fork into a new session", takes=("snapshot",)),
-    "retract": Action(title="Retract a memory", takes=("memory",)),
-    "forget": Action(title="Erase this session for good", final=True),
-}
-# What the page says after a change.
-DONE: Final = {
-    "rollback": "Rolled back. What was hidden can be brought back by an undo.",
-    "undo": "Undone.",
-    "redo": "Redone.",
-    "snapshot": "The snapshot was saved.",
-    "fork": "This is the copy.",
-    "forget": "The session was erased.",
+    "rollback": Action(
+        title="Roll back",
+        done="Rolled back. What was hidden can be brought back by an undo.",
+        takes=("snapshot",),
+    ),
+    "undo": Action(title="Undo the newest change", done="Undone."),
+    "redo": Action(title="Redo what was undone", done="Redone."),
+    "snapshot": Action(title="Save a snapshot", done="The snapshot was saved."),
+    "fork": Action(title="Fork into a new session", done="This is the copy.", takes=("snapshot",)),
+    "retract": Action(title="Retract a memory", done="Retracted.", takes=("memory",)),
+    "forget": Action(
+        title="Erase this session for good", done="The session was erased.", final=True
+    ),
 }
 VIEW_CHANGES: Final = ("rollback", "undo", "redo")
 
@@ -54,6 +56,9 @@ class Actions:
     """Previews and performs changes of a store."""
 
     store: AsyncMemoryStore
+    # The page after each form that was sent, the newest ones; a form has a key of its own.
+    sent: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def preview(self, fields: Fields) -> Shown:
         """What a change would do; `expected` is what it is bound to."""
@@ -68,7 +73,6 @@ class Actions:
             "action": action,
             "taken": {field: fields.get(field, "") for field in action.takes},
             "expected": info.version,
-            # The same form sent twice is one change.
             "key": secrets.token_urlsafe(16),
             "change": None,
             "rows": [],
@@ -86,7 +90,19 @@ class Actions:
         return shown
 
     async def perform(self, fields: Fields) -> str:
-        """Do it, unless something changed since the preview; return the page to go to."""
+        """Do it, unless something changed since the preview; return the page to go to.
+
+        A form that is sent twice, as by a double click, is one change.
+        """
+        form = frozenset(fields.items())
+        async with self.one_at_a_time:
+            if form not in self.sent:
+                self.sent[form] = await self._perform(fields)
+                while len(self.sent) > SENT_MAX:
+                    del self.sent[next(iter(self.sent))]
+            return self.sent[form]
+
+    async def _perform(self, fields: Fields) -> str:
         name, action = _find_action(fields)
         if action.final and fields.get("sure") != "yes":
             raise UsageError("nothing was erased: tick the box if you are sure")
@@ -98,7 +114,7 @@ class Actions:
             case "retract":
                 memory, version = get_field(fields, "memory"), parse_position(expected)
                 await self.store.retract(session, memory, expected=version)
-                return build_link("/memory", id=session, memory=memory)
+                return build_link("/memory", id=session, memory=memory, done=name)
             case "snapshot":
                 label = fields.get("label", "").strip() or None
                 await self.store.save_snapshot(session, label=label, expected=expected)

@@ -21,7 +21,7 @@ from indelible.errors import (
     SessionNotFoundError,
     SnapshotNotFoundError,
 )
-from indelible.inspector.actions import DONE, Actions
+from indelible.inspector.actions import ACTIONS, Actions
 from indelible.inspector.artifacts import Report, Trace
 from indelible.inspector.pages import Fields, Pages, Shown
 from indelible.inspector.security import Access, Guard
@@ -130,7 +130,8 @@ class Views:
         self, template: str, shown: Shown, request: Request, status: int = 200
     ) -> HTMLResponse:
         page = self._templates.get_template(template)
-        done = DONE.get(request.scope["fields"].get("done", ""), "")
+        action = ACTIONS.get(request.scope["fields"].get("done", ""))
+        done = action.done if action else ""
         return HTMLResponse(page.render(path=request.url.path, done=done, **shown), status)
 
     def _render_error(self, error: MemoryStoreError, request: Request) -> HTMLResponse:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from indelible.adapters.checkpoint_records import BranchFinder, RecordSummary, summarize_record
-from indelible.core.content import get_block_kind, get_block_text
+from indelible.core.content import KNOWN_ROLES, get_block_kind, get_block_text
 from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
 from indelible.model import (
     KIND_OF,
@@ -47,10 +47,6 @@ _NO_WORDS: Final = re.compile("[\x00-\x1f\x7f\ufffd]+")
 _LENGTHS: Final = re.compile(rb"[\xc7\xd9][\x00-\x7f]|[\xc8\xda][\x00-\x7f].", re.DOTALL)
 REDACTED: Final = "redacted"
 
-# Roles that a redacted page names.
-_KNOWN_ROLES: Final = frozenset(
-    ("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
-)
 # The colours of the page.
 _TONES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
 
@@ -166,8 +162,8 @@ class TextWriter:
         return REDACTED if self.redact and name else name
 
     def role(self, role: str) -> str:
-        """Return the role of a message."""
-        return role if role in _KNOWN_ROLES else self.name(role)
+        """Return the role of a message; that of a framework may be anything."""
+        return role if role in KNOWN_ROLES else self.name(role)
 
 
 def _format_json(value: Any, indent: str = "") -> str:
@@ -243,7 +239,7 @@ def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
     )
     for call_id, name, arguments in find_calls_made(value):
         given = None if arguments in (None, {}) else writer.write(arguments)
-        called = writer.name(str(name or ""))
+        called = writer.name(name)
         row.calls.append(CallCard(call_id=call_id, name=called, arguments=given))
     _add_content(row, value, writer)
     if metadata := getattr(value, "metadata", None):

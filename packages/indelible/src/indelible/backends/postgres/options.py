@@ -108,6 +108,8 @@ def _find_addresses(conninfo: str) -> list[Address]:
     ports = asked.get(b"port", DEFAULT_PORT).decode().split(",")
     # One port is that of every server.
     ports = ports * len(hosts) if len(ports) == 1 else ports
+    if wrong := [port for port in ports if port and not port.isdecimal()]:
+        raise UsageError(f"the port of a PostgreSQL server is a number, not {wrong[0]!r}")
     return [
         _build_address(host, int(port or DEFAULT_PORT))
         for host, port in zip(hosts, ports, strict=False)

@@ -144,6 +144,10 @@ def _parse_url(url: str) -> tuple[str, list[tuple[str, int]], dict[str, Any]]:
         )
         url = urlunsplit(parts)
     _refuse_unknown_parameters(parts.scheme, parts.query)
+    database = parts.path.removeprefix("/")
+    # redis-py would take database 0 in place of a name, and 1 in place of 0/1.
+    if parts.scheme != "unix" and database and not database.isdecimal():
+        raise UsageError(f"a database of Redis is a number, not {database!r}", value=database)
     try:
         settings: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
     except ValueError as error:

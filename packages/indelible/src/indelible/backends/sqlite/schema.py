@@ -27,6 +27,7 @@ from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.errors import (
     BusyError,
     FormatError,
+    MemoryStoreBackendError,
     MemoryStoreError,
     UnavailableError,
     UnsupportedError,
@@ -55,6 +56,11 @@ def create_file(path: Path) -> None:
         except FileExistsError:
             if path.is_dir():
                 raise UsageError(f"{path} is a directory, not a database file") from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise MemoryStoreBackendError(
+                f"{path} cannot be created, since there is no folder {path.parent}: make it first;"
+                " nothing was written"
+            ) from error
         except OSError as error:
             raise UnavailableError(
                 f"{path} cannot be created: {error.strerror}; nothing was written"

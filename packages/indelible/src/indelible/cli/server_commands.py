@@ -1,8 +1,9 @@
-"""The command `inspect`."""
+"""Commands that serve a store until they are ended: `inspect` for a browser, `mcp` for models."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import webbrowser
 from contextlib import suppress
@@ -12,11 +13,13 @@ from typing import Annotated
 import typer
 
 import indelible
-from indelible.cli.command import CommandContext, on_store
+from indelible.cli.command import CommandContext, import_extra, on_store
 from indelible.cli.options import StoreUrl
 from indelible.connect import format_target
-from indelible.core.extras import format_install_command
-from indelible.errors import UnsupportedError
+from indelible.errors import UsageError
+
+# The session of `mcp`, if none is named.
+DEFAULT_SESSION = "default"
 
 
 @on_store("inspect agent.db", "inspect agent.db --write --port 8123 --no-open")
@@ -51,11 +54,8 @@ def inspect(
 
     It listens on this machine alone. The address has a token: whoever has it can read the store.
     """
-    try:
-        from indelible.inspector import app, artifacts, security, server  # noqa: PLC0415 (an extra)
-    except ImportError as error:
-        raise build_missing_inspector_error(error) from error
-
+    with import_extra():
+        from indelible.inspector import app, artifacts, security, server  # noqa: PLC0415
     reports = [artifacts.read_report(path) for path in report or ()]
     traces = [artifacts.read_trace(path) for path in trace or ()]
 
@@ -83,8 +83,36 @@ def inspect(
         asyncio.run(serve())
 
 
-def build_missing_inspector_error(error: ImportError) -> UnsupportedError:
-    """Build the error for what the extra `inspector` would bring."""
-    return UnsupportedError(
-        f"this needs the extra `inspector`: {format_install_command('inspector')} ({error})"
-    )
+@on_store("mcp agent.db --session user-42", "mcp redis://localhost --any-session", creates=True)
+def mcp(
+    call: CommandContext,
+    *,
+    store_url: StoreUrl = None,  # noqa: ARG001 (`on_store` takes it)
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="The one session that the tools work on. Without it: default."
+        ),
+    ] = None,
+    any_session: Annotated[
+        bool,
+        typer.Option(
+            "--any-session", help="Let the model name any session of the store in its calls."
+        ),
+    ] = False,
+) -> None:
+    """Serve memory as MCP tools over stdio, for a program that starts this command.
+
+    The tools are remember, recall and retract for facts; add_message, history, read and search for
+    the conversation; and snapshot, snapshots, rollback and undo.
+    """
+    if session is not None and (any_session or not session):
+        wrong = "both --session and --any-session" if any_session else "an empty --session"
+        raise UsageError(f"mcp does not take {wrong}. Nothing was started")
+    with import_extra():
+        from indelible.adapters import mcp, store_variants  # noqa: PLC0415
+    store = store_variants.to_async(call.store)
+    # The SDK waits for a line of stdin in a thread, which an exception does not end. A store
+    # survives the end of its process at any point.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(mcp.serve(store, session=session or DEFAULT_SESSION, any_session=any_session))
