@@ -126,6 +126,20 @@ def test_the_same_query_gives_the_same_order(filled):
     assert [hit for page in pages for hit in page] == first
 
 
+def test_of_equal_matches_of_a_session_the_newest_come_first(store):
+    # Apart, since neighbours count, and more of them than an index reads at first.
+    texts = ["rain", "rain", "a cat", "rain", "rain"] * 150
+    store.add_messages("s", [ChatMessage(role="user", content=text) for text in texts])
+    assert found(store, "cat", k=3) == [("s", 747), ("s", 742), ("s", 737)]
+
+
+def test_of_equal_vectors_the_newest_come_first(store):
+    for n in range(100):
+        store.remember(FACTS, f"fact {n}", id=f"m{n}", vector=[1.0, 0.0])
+    newest = [("users/ana/facts", position) for position in (99, 98, 97)]
+    assert found(store, [2.0, 0.0], k=3) == newest
+
+
 # Where it looks
 
 

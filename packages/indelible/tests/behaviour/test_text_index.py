@@ -283,8 +283,6 @@ def test_the_index_finds_what_reading_finds(make_store, monkeypatch, seed, large
         set_large(monkeypatch, 0)
         # No word is a common one.
         monkeypatch.setattr(ranking, "COMMON_WORD_SHARE", 1.0)
-    # However many tool calls lie between two messages.
-    monkeypatch.setattr(plan, "_WINDOW", 100)
     rng = random.Random(seed)
     store, reading = make_store(), make_store(search=False)
     for _ in range(120):
