@@ -109,6 +109,15 @@ def test_an_answer_is_found_by_the_words_of_its_question(store):
     assert set(found(store, "wedding", k=3)) >= {("s", 3), ("s", 4)}
 
 
+@pytest.mark.parametrize(("calls", "is_found"), [(3, True), (4, False)])
+def test_messages_are_beside_each_other_up_to_four_entries_apart(store, calls, is_found):
+    say(store, "s", "Where was the wedding held?")
+    for n in range(calls):
+        store.add_tool_call("s", f"c{n}", "look", {})
+    say(store, "s", "In Lisbon!")
+    assert (("s", calls + 1) in found(store, "wedding")) == is_found
+
+
 def test_who_is_named_in_the_query_comes_first(store):
     for name in ("Ann", "Bob", "Cid"):
         message = ChatMessage(role="user", name=name, content="I love the sea")
