@@ -109,6 +109,15 @@ def test_an_answer_is_found_by_the_words_of_its_question(store):
     assert set(found(store, "wedding", k=3)) >= {("s", 3), ("s", 4)}
 
 
+@pytest.mark.parametrize(("calls", "is_found"), [(3, True), (4, False)])
+def test_messages_are_beside_each_other_up_to_four_entries_apart(store, calls, is_found):
+    say(store, "s", "Where was the wedding held?")
+    for n in range(calls):
+        store.add_tool_call("s", f"c{n}", "look", {})
+    say(store, "s", "In Lisbon!")
+    assert (("s", calls + 1) in found(store, "wedding")) == is_found
+
+
 def test_who_is_named_in_the_query_comes_first(store):
     for name in ("Ann", "Bob", "Cid"):
         message = ChatMessage(role="user", name=name, content="I love the sea")
@@ -124,6 +133,20 @@ def test_the_same_query_gives_the_same_order(filled):
     assert filled.search("same words", k=30) == first
     pages = [filled.search("same words", k=7, offset=n) for n in (0, 7, 14, 21)]
     assert [hit for page in pages for hit in page] == first
+
+
+def test_of_equal_matches_of_a_session_the_newest_come_first(store):
+    # Apart, since neighbours count, and more of them than an index reads at first.
+    texts = ["rain", "rain", "a cat", "rain", "rain"] * 150
+    store.add_messages("s", [ChatMessage(role="user", content=text) for text in texts])
+    assert found(store, "cat", k=3) == [("s", 747), ("s", 742), ("s", 737)]
+
+
+def test_of_equal_vectors_the_newest_come_first(store):
+    for n in range(100):
+        store.remember(FACTS, f"fact {n}", id=f"m{n}", vector=[1.0, 0.0])
+    newest = [("users/ana/facts", position) for position in (99, 98, 97)]
+    assert found(store, [2.0, 0.0], k=3) == newest
 
 
 # Where it looks

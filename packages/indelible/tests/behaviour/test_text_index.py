@@ -39,7 +39,7 @@ def refuse_to_read(*_):
 @pytest.fixture
 def indexed_only(monkeypatch):
     """A search that reads a session as a whole fails."""
-    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
+    monkeypatch.setattr(plan, "_read_session", refuse_to_read)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_without_an_index_a_search_reads_and_reindex_completes_it(
     assert len(found(store, "cat", k=100)) == 31
     assert store.verify().ok
     assert (store.reindex().entries, store.reindex().entries) == (30, 0)
-    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
+    monkeypatch.setattr(plan, "_read_session", refuse_to_read)
     assert len(found(store, "cat", k=100)) == 31
     assert store.verify().ok
 
@@ -150,7 +150,7 @@ def test_a_reindex_goes_on_where_it_was_interrupted(make_store, monkeypatch):
         store.reindex(progress=lambda _, entries: 1 // (entries < 10))
     assert len(found(store, "cat", k=100)) == 30
     assert store.reindex().entries == 30 - 14
-    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
+    monkeypatch.setattr(plan, "_read_session", refuse_to_read)
     assert len(found(store, "cat", k=100)) == 30
     assert store.verify().ok
 
@@ -283,8 +283,6 @@ def test_the_index_finds_what_reading_finds(make_store, monkeypatch, seed, large
         set_large(monkeypatch, 0)
         # No word is a common one.
         monkeypatch.setattr(ranking, "COMMON_WORD_SHARE", 1.0)
-    # However many tool calls lie between two messages.
-    monkeypatch.setattr(plan, "_WINDOW", 100)
     rng = random.Random(seed)
     store, reading = make_store(), make_store(search=False)
     for _ in range(120):

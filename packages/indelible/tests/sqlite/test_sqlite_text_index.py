@@ -56,7 +56,7 @@ def indexed_at_once(monkeypatch):
 @pytest.fixture
 def indexed_only(monkeypatch):
     """A search that reads a session as a whole fails."""
-    monkeypatch.setattr(plan, "_add_session", refuse_to_read)
+    monkeypatch.setattr(plan, "_read_session", refuse_to_read)
 
 
 # What is in the index

@@ -67,7 +67,7 @@ def test_neighbours_of_one_place_count():
         document(text, position=n, terms=terms)
         for n, text in enumerate(["x", "wedding", "Lisbon", "y", "z"])
     ]
-    assert [each.document.position for each in rank(documents, terms)] == [1, 0, 2, 3]
+    assert [each.document.position for each in rank(documents, terms)] == [1, 2, 0, 3]
     apart = [document("wedding", "a", terms=terms), document("Lisbon", "b", 1, terms=terms)]
     assert len(rank(apart, terms)) == 1
 
@@ -101,10 +101,10 @@ def test_the_words_of_a_query_are_kept_as_they_were_written():
     assert choose_words("Dogs, dog and Cafés") == {"dog": "Dogs", "and": "and", "cafe": "Cafés"}
 
 
-def test_matches_of_rare_words_come_first():
+def test_matches_of_rare_words_come_first_and_of_equal_ones_the_newest():
     ids = {"rare": [3, 9], "common": range(500)}
     ordered = order_matches(ids, Statistics(1000, 5.0, {"rare": 2, "common": 500}))
-    assert (ordered[:3], len(ordered)) == ([3, 9, 0], 500)
+    assert (ordered[:3], len(ordered)) == ([9, 3, 499], 500)
 
 
 def lead(limit, **counts):

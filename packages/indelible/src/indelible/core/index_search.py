@@ -194,8 +194,7 @@ async def _read_nearest(
         # What is not among these is not nearer.
         border = -math.inf if is_all else indexed[-1][0]
         near = [each for each in (*lacking, *indexed) if each[0] >= border]
-        # Ties in the order of the log.
-        near.sort(key=lambda found: (-found[0], found[1]))
+        near.sort(reverse=True)
         stop = await reader.read_first([entry_id for _, entry_id in near])
         # Others are as near, as far as single precision can tell.
         reach = near[stop - 1][0] - compute_margin(len(vector)) if stop else 0.0

@@ -124,7 +124,10 @@ def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
 
 
 def order_matches(ids: Mapping[str, Collection[int]], statistics: Statistics) -> list[int]:
-    """Order the entries by the weight of the words that they have."""
+    """Order the entries by the weight of the words that they have; of equal ones, the newest first.
+
+    Ids grow with the position, and with the number of the session.
+    """
     scores: dict[int, float] = {}
     for term in sorted(ids):
         weight = statistics.weigh(term)
@@ -134,7 +137,9 @@ def order_matches(ids: Mapping[str, Collection[int]], statistics: Statistics) ->
     for entry_id, score in scores.items():
         groups.setdefault(score, []).append(entry_id)
     return [
-        entry_id for score in sorted(groups, reverse=True) for entry_id in sorted(groups[score])
+        entry_id
+        for score in sorted(groups, reverse=True)
+        for entry_id in sorted(groups[score], reverse=True)
     ]
 
 
@@ -175,7 +180,10 @@ def rank(
     terms: Collection[str],
     statistics: Statistics | None = None,
 ) -> list[Ranked]:
-    """Rank the documents that have something of the query, best first; ties by where they are."""
+    """Rank the documents that have something of the query, the best first.
+
+    Of equal ones of a session, the newest comes first.
+    """
     statistics = compute_statistics(documents) if statistics is None else statistics
     by_text = _score_text(documents, frozenset(terms), statistics)
     by_vector = _list_similarities(documents)
@@ -196,7 +204,7 @@ def _fuse(ranks: Mapping[str, int]) -> float:
 def _sort(documents: Sequence[Document], scores: Mapping[int, float]) -> list[int]:
     def key(number: int) -> tuple[float, str, int]:
         document = documents[number]
-        return -scores[number], document.session, document.position
+        return -scores[number], document.session, -document.position
 
     return sorted(scores, key=key)
 

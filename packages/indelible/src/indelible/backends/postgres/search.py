@@ -14,7 +14,7 @@ from typing import Final
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.sessions import decode_name
-from indelible.backends.postgres.statements import CONTENT, All, PostgresContext, Sql
+from indelible.backends.postgres.statements import CONTENT, All, Do, PostgresContext, Sql
 from indelible.backends.postgres.text_index import (
     ENTRY_ID,
     IS_UNINDEXED,
@@ -136,10 +136,13 @@ async def find_words(
         ids = {term: _parse_ids(each) for term, ((each,),) in zip(words, found, strict=True)}
         return Occurrences(scope.total, scope.average, ids)
     if among is None:
-        source, params = _OF_SESSIONS, _to_sessions(scope)
+        # Row by row along the primary key, as the planner prefers, takes a quarter longer.
+        await Do("SET LOCAL enable_indexscan = off")
+        rows = await Sql(_build_scan(len(words), _OF_SESSIONS), (_to_sessions(scope), *numbers))
+        await Do("SET LOCAL enable_indexscan TO DEFAULT")
     else:
-        source, params = _OF_IDS, IntArray(among)
-    ((total, length, *columns),) = await Sql(_build_scan(len(words), source), (params, *numbers))
+        rows = await Sql(_build_scan(len(words), _OF_IDS), (IntArray(among), *numbers))
+    ((total, length, *columns),) = rows
     ids = {term: _parse_ids(each) for term, each in zip(words, columns, strict=True)}
     return Occurrences(total, length / total if total else 0.0, ids)
 

@@ -22,7 +22,14 @@ from indelible.core.limits import (
     SEARCH_MATCHES,
     SEARCH_RANKED,
 )
-from indelible.core.operations import FindMatches, FrozenView, MatchPage, Read, ReadFound
+from indelible.core.operations import (
+    FindMatches,
+    FrozenView,
+    MatchPage,
+    Read,
+    ReadFound,
+    StoredEntry,
+)
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.memories import is_memory
 from indelible.core.plans.read import EntryDecoder
@@ -69,7 +76,6 @@ def search(request: SearchRequest) -> Plan[list[Hit]]:
     while True:
         try:
             found = yield from _find(request, limit)
-            _check_dimensions(found.documents.values(), request)
             ranked = ranking.rank([*found.documents.values()], found.terms, found.statistics)
             if found.more and len(ranked) < wanted:
                 limit *= 4
@@ -100,13 +106,14 @@ def _find(request: SearchRequest, limit: int) -> Plan[Found]:
         )
     )
     if page is None:
-        yield from _add_all(found, request, frozen)
+        documents = yield from _read_documents(found, request, frozen)
     else:
         found.terms -= frozenset(page.dropped)
         found.dropped = tuple(query[term] for term in page.dropped)
-        _add_matches(found, page, request)
-        if Kind.MESSAGE in request.kinds:
-            yield from _add_neighbours(found, request)
+        documents = _list_matches(found, page, request)
+    _keep_best(found, documents, request)
+    if Kind.MESSAGE in request.kinds:
+        yield from _add_neighbours(found, request, indexed=page is not None)
     return found
 
 
@@ -118,31 +125,18 @@ def _read_snapshot(request: SearchRequest) -> Plan[FrozenView]:
     return found.head.freeze(view.freeze(record.view, record.end))
 
 
-# What an index has found
-
-
-def _add_matches(found: Found, page: MatchPage, request: SearchRequest) -> None:
-    """Add the best of what an index has found: by words, and by vectors."""
-    found.statistics, found.more = page.statistics, page.more
-    documents: list[Document] = []
-    for session, head, frozen, rows in page.matches:
-        found.states[session] = frozen
-        for entry in EntryDecoder(session).to_entries(sorted(rows)):
-            if isinstance(entry.value, StoredMemory) and not is_memory(entry, head):
-                continue
-            found.entries[session, entry.position] = entry
-            if _fits(session, entry, request):
-                documents.append(_build_document(session, entry, None, request, found.terms))
+def _keep_best(found: Found, documents: Sequence[Document], request: SearchRequest) -> None:
+    """Keep the best documents: by words, and by vectors."""
+    _check_dimensions(documents, request)
     most = max(SEARCH_RANKED, 2 * (request.offset + request.k))
     for ordered in (
-        ranking.choose_best(documents, found.terms, page.statistics),
+        ranking.choose_best(documents, found.terms, found.statistics),
         ranking.choose_nearest(documents),
     ):
-        found.more = found.more or len(ordered) > most
         found.documents |= {(each.session, each.position): each for each in ordered[:most]}
 
 
-def _add_neighbours(found: Found, request: SearchRequest) -> Plan[None]:
+def _add_neighbours(found: Found, request: SearchRequest, *, indexed: bool) -> Plan[None]:
     """Add the messages beside those that were found, and tell which is beside which."""
     windows: dict[str, list[tuple[int, int]]] = {}
     for document in found.documents.values():
@@ -153,7 +147,7 @@ def _add_neighbours(found: Found, request: SearchRequest) -> Plan[None]:
         return
     spans = {session: view.normalize(pieces) for session, pieces in windows.items()}
     shown = tuple((name, _clip_state(found.states[name], each)) for name, each in spans.items())
-    pages = yield from perform(ReadFound(shown, _MESSAGES))
+    pages = yield from _read_messages(shown, indexed=indexed)
     for (session, own), rows in zip(spans.items(), pages, strict=True):
         orders = {
             # Messages of different spans are no neighbours.
@@ -173,7 +167,22 @@ def _add_neighbours(found: Found, request: SearchRequest) -> Plan[None]:
             at, order = (session, entry.position), orders[entry.position]
             found.entries[at] = entry
             if _fits(session, entry, request):
-                found.documents[at] = _build_document(session, entry, order, request, found.terms)
+                document = _build_document(session, entry, request, found.terms)
+                document.order = order
+                found.documents[at] = document
+
+
+def _read_messages(
+    states: tuple[tuple[str, FrozenView], ...], *, indexed: bool
+) -> Plan[Sequence[Sequence[StoredEntry]]]:
+    """Read the messages of some states: at once, if the engine has indexes."""
+    if indexed:
+        return (yield from perform(ReadFound(states, _MESSAGES)))
+    pages: list[Sequence[StoredEntry]] = []
+    for session, state in states:
+        page = yield from perform(Read(session, state, _MESSAGES))
+        pages.append(page.rows)
+    return pages
 
 
 def _find_beside(state: FrozenView, position: int, count: int) -> Extents:
@@ -189,15 +198,39 @@ def _clip_state(state: FrozenView, spans: Extents) -> FrozenView:
     return FrozenView(state.life, tuple(shown), state.version, state.vacuums)
 
 
+# What an index has found
+
+
+def _list_matches(found: Found, page: MatchPage, request: SearchRequest) -> list[Document]:
+    """List what an index has found."""
+    found.statistics, found.more = page.statistics, page.more
+    documents: list[Document] = []
+    for session, head, frozen, rows in page.matches:
+        found.states[session] = frozen
+        for entry in EntryDecoder(session).to_entries(sorted(rows)):
+            if isinstance(entry.value, StoredMemory) and not is_memory(entry, head):
+                continue
+            found.entries[session, entry.position] = entry
+            if _fits(session, entry, request):
+                documents.append(_build_document(session, entry, request, found.terms))
+    return documents
+
+
 # What is read as a whole
 
 
-def _add_all(found: Found, request: SearchRequest, frozen: FrozenView | None) -> Plan[None]:
-    """Add all entries of the sessions, and count their words."""
+def _read_documents(
+    found: Found, request: SearchRequest, frozen: FrozenView | None
+) -> Plan[list[Document]]:
+    """Read all entries of the sessions, and count their words."""
     left = SEARCH_ENTRIES_MAX
+    documents: list[Document] = []
     for session in (yield from _list_sessions(request)):
-        left -= yield from _add_session(found, session, request, frozen, left)
-    found.statistics = ranking.compute_statistics([*found.documents.values()])
+        own, looked = yield from _read_session(found, session, request, frozen, left)
+        documents += own
+        left -= looked
+    found.statistics = ranking.compute_statistics(documents)
+    return documents
 
 
 def _list_sessions(request: SearchRequest) -> Plan[list[str]]:
@@ -210,13 +243,14 @@ def _list_sessions(request: SearchRequest) -> Plan[list[str]]:
     return [request.under, *below]
 
 
-def _add_session(
+def _read_session(
     found: Found, session: str, request: SearchRequest, frozen: FrozenView | None, left: int
-) -> Plan[int]:
-    """Add all entries of one session; return how many were looked at."""
+) -> Plan[tuple[Iterable[Document], int]]:
+    """Read all entries of one session; also return how many were looked at."""
+    documents: dict[int, Document] = {}
     newest: dict[str, int] = {}
     start: int | None = None
-    looked = messages = 0
+    looked = 0
     while True:
         op = Read(session, frozen, request.kinds, PAGE_ENTRIES_MAX, start=start)
         page = yield from perform(op)
@@ -227,17 +261,14 @@ def _add_session(
         for entry in EntryDecoder(session).to_entries(page.rows):
             if isinstance(entry.value, StoredMemory):
                 # Of the versions of a memory, the newest one counts.
-                found.documents.pop((session, newest.get(entry.value.id, -1)), None)
+                documents.pop(newest.get(entry.value.id, -1), None)
                 newest[entry.value.id] = entry.position
                 if not is_memory(entry, page.head):
                     continue
-            order = messages if isinstance(entry.value, ChatMessage) else None
-            messages += order is not None
             if _fits(session, entry, request):
-                document = _build_document(session, entry, order, request, found.terms)
-                found.documents[session, entry.position] = document
+                documents[entry.position] = _build_document(session, entry, request, found.terms)
         if page.resume is None:
-            return looked
+            return documents.values(), looked
         start = page.resume
 
 
@@ -253,7 +284,7 @@ def _build_limit_error() -> LimitError:
 
 
 def _build_document(
-    session: str, entry: Entry, order: int | None, request: SearchRequest, terms: frozenset[str]
+    session: str, entry: Entry, request: SearchRequest, terms: frozenset[str]
 ) -> Document:
     value = entry.value
     length, counts = words.count_terms(get_searched_text(entry.kind, value.__dict__), terms)
@@ -262,7 +293,7 @@ def _build_document(
         session=session,
         position=entry.position,
         kind=entry.kind,
-        order=entry.position if entry.kind is Kind.MEMORY else order,
+        order=entry.position if entry.kind is Kind.MEMORY else None,
         length=length,
         counts=counts,
         authors=words.find_name_terms(author or ""),
