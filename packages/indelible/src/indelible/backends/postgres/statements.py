@@ -29,7 +29,7 @@ Rows = list[Row]
 LOCK_WAIT_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PostgresContext:
     """The options of a store that its plans need."""
 
@@ -38,6 +38,8 @@ class PostgresContext:
     clock: Clock | None
     # Whether entries are indexed by their words.
     search: bool = True
+    # The key that signs cursors, once it was read.
+    cursor_key: bytes | None = None
 
     def now_ms(self) -> int | None:
         """The caller's time, if it has one of its own."""
@@ -86,13 +88,6 @@ class Sql(Statement[Rows]):
 
     text: str
     params: tuple[Any, ...] = ()
-
-
-@dataclass(slots=True)
-class All(Statement[list[Rows]]):
-    """Several `Sql` in one round trip; outside of a transaction, they read one state."""
-
-    queries: tuple[Sql, ...]
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from indelible.backends.postgres import search, text_index
 from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
-    FIND_NUMBERED,
+    FIND_BY_NUMBERS,
     LOAD_SESSION,
     LOCK_SESSION,
     build_damage_error,
@@ -410,7 +410,7 @@ class PostgresTransaction(Transaction):
     async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []
         for namespace, name, *fields in await Sql(
-            FIND_NUMBERED, (IntArray(numbers), self._context.now_ms())
+            FIND_BY_NUMBERS, (IntArray(numbers), self._context.now_ms())
         ):
             if namespace == self._context.namespace:
                 row, self._now_ms = build_session_row(name.decode(), tuple(fields))
