@@ -63,10 +63,10 @@ class PostgresClient:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._context = options.context()
+        self._context = options.build_context()
         self.pool: OwnPool | ApplicationPool
         if isinstance(options.target, str):
-            conninfo, servers = options.conninfo()
+            conninfo, servers = options.build_conninfo()
             self.pool = OwnPool(conninfo, servers=servers, place=options.shown, seam=options.seam)
         else:
             self.pool = ApplicationPool(options.target, place=options.shown, seam=options.seam)

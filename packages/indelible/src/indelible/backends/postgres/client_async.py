@@ -62,10 +62,10 @@ class AsyncPostgresClient:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._context = options.context()
+        self._context = options.build_context()
         self.pool: AsyncOwnPool | AsyncApplicationPool
         if isinstance(options.target, str):
-            conninfo, servers = options.conninfo()
+            conninfo, servers = options.build_conninfo()
             self.pool = AsyncOwnPool(
                 conninfo, servers=servers, place=options.shown, seam=options.seam
             )

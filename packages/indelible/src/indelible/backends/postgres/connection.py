@@ -29,9 +29,7 @@ from indelible.backends.postgres.statements import (
     Call,
     Commit,
     Do,
-    Fetch,
     Row,
-    Rows,
     RunScript,
     Sql,
     format_lock_wait,
@@ -136,7 +134,7 @@ class PostgresConnection:
 
         A pooler cannot tell its client the number of a process that changes, and makes one up.
         """
-        ((pid,),) = self.execute(Fetch(PID, ()))
+        ((pid,),) = self.execute(Sql(PID, is_qualified=True))
         if pid == self.driver.info.backend_pid:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
@@ -166,15 +164,15 @@ class PostgresConnection:
         match op:
             case Call():
                 wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                return (self._send_one(op.text, (wait, *op.params)))[0]
-            case Fetch():
-                return self._send_one(op.text, op.params)
-            case Sql() if self._in_transaction:
-                return self._send_one(op.text, op.params)
+                cursor = self._send(op.text, (wait, *op.params))
+                return cursor.fetchone()
+            case Sql() if self._in_transaction or op.is_qualified:
+                cursor = self._send(op.text, op.params)
+                return cursor.fetchall()
             case Sql():
                 query = op.text, op.params
                 self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), query, ("COMMIT", ())]
-                *_, cursor, _ = self._send()
+                *_, cursor, _ = self._send_pending()
                 return cursor.fetchall()
             case Do():
                 self._pending.append((op.text, op.params))
@@ -185,25 +183,22 @@ class PostgresConnection:
                 self._pending = [(begin, ()), (BOUNDS, bounds)]
                 self._in_transaction, self._writes = True, op.writes
             case Commit():
-                self._pending.append(("COMMIT", ()))
-                self._send()
+                self._send("COMMIT", ())
                 self._in_transaction = False
             case RunScript():
-                self._send()
+                self._send_pending()
                 # Several statements in one message need the simple protocol.
                 self.driver.execute(op.text.encode())
         return None
 
-    def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
-        """Send a statement with what is pending, or without a pipeline; return its rows."""
-        if self._pending:
-            self._pending.append((text, params))
-            *_, cursor = self._send()
-        else:
-            cursor = self._run(self._cursor, text, params)
-        return cursor.fetchall()
+    def _send(self, text: str, params: tuple[Any, ...]) -> psycopg.RawCursor[Row]:
+        """Send a statement, together with what is pending."""
+        if not self._pending:
+            return self._run(self._cursor, text, params)
+        self._pending.append((text, params))
+        return (self._send_pending())[-1]
 
-    def _send(self) -> list[psycopg.RawCursor[Row]]:
+    def _send_pending(self) -> list[psycopg.RawCursor[Row]]:
         """Send what is pending in one round trip."""
         pending, self._pending = self._pending, []
         with self.driver.pipeline():
@@ -232,7 +227,7 @@ class PostgresConnection:
         return True
 
     def is_alive(self) -> bool:
-        """Whether the connection is open: all that a server sends to an idle one is its end."""
+        """Return whether it is open: all that a server sends to an idle connection is its end."""
         if self.driver.closed:
             return False
         poll = select.poll()

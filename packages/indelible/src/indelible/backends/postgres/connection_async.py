@@ -28,9 +28,7 @@ from indelible.backends.postgres.statements import (
     Call,
     Commit,
     Do,
-    Fetch,
     Row,
-    Rows,
     RunScript,
     Sql,
     format_lock_wait,
@@ -137,7 +135,7 @@ class AsyncPostgresConnection:
 
         A pooler cannot tell its client the number of a process that changes, and makes one up.
         """
-        ((pid,),) = await self.execute(Fetch(PID, ()))
+        ((pid,),) = await self.execute(Sql(PID, is_qualified=True))
         if pid == self.driver.info.backend_pid:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
@@ -167,15 +165,15 @@ class AsyncPostgresConnection:
         match op:
             case Call():
                 wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                return (await self._send_one(op.text, (wait, *op.params)))[0]
-            case Fetch():
-                return await self._send_one(op.text, op.params)
-            case Sql() if self._in_transaction:
-                return await self._send_one(op.text, op.params)
+                cursor = await self._send(op.text, (wait, *op.params))
+                return await cursor.fetchone()
+            case Sql() if self._in_transaction or op.is_qualified:
+                cursor = await self._send(op.text, op.params)
+                return await cursor.fetchall()
             case Sql():
                 query = op.text, op.params
                 self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), query, ("COMMIT", ())]
-                *_, cursor, _ = await self._send()
+                *_, cursor, _ = await self._send_pending()
                 return await cursor.fetchall()
             case Do():
                 self._pending.append((op.text, op.params))
@@ -186,25 +184,22 @@ class AsyncPostgresConnection:
                 self._pending = [(begin, ()), (BOUNDS, bounds)]
                 self._in_transaction, self._writes = True, op.writes
             case Commit():
-                self._pending.append(("COMMIT", ()))
-                await self._send()
+                await self._send("COMMIT", ())
                 self._in_transaction = False
             case RunScript():
-                await self._send()
+                await self._send_pending()
                 # Several statements in one message need the simple protocol.
                 await self.driver.execute(op.text.encode())
         return None
 
-    async def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
-        """Send a statement with what is pending, or without a pipeline; return its rows."""
-        if self._pending:
-            self._pending.append((text, params))
-            *_, cursor = await self._send()
-        else:
-            cursor = await self._run(self._cursor, text, params)
-        return await cursor.fetchall()
+    async def _send(self, text: str, params: tuple[Any, ...]) -> psycopg.AsyncRawCursor[Row]:
+        """Send a statement, together with what is pending."""
+        if not self._pending:
+            return await self._run(self._cursor, text, params)
+        self._pending.append((text, params))
+        return (await self._send_pending())[-1]
 
-    async def _send(self) -> list[psycopg.AsyncRawCursor[Row]]:
+    async def _send_pending(self) -> list[psycopg.AsyncRawCursor[Row]]:
         """Send what is pending in one round trip."""
         pending, self._pending = self._pending, []
         async with self.driver.pipeline():
@@ -233,7 +228,7 @@ class AsyncPostgresConnection:
         return True
 
     def is_alive(self) -> bool:
-        """Whether the connection is open: all that a server sends to an idle one is its end."""
+        """Return whether it is open: all that a server sends to an idle connection is its end."""
         if self.driver.closed:
             return False
         poll = select.poll()

@@ -17,7 +17,7 @@ from indelible.backends.postgres.statements import (
     Sql,
     format_milliseconds,
 )
-from indelible.backends.postgres.transaction import CHECKSUMS, PARTS
+from indelible.backends.postgres.transaction import CHECKSUMS, ORPHANS
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.operations import CheckEngine, ReadCursorKey, Scrub
@@ -63,7 +63,7 @@ async def prepare(place: str, deadline: Deadline) -> None:
 
 
 def read_migration(version: int) -> str:
-    """The script that brings the tables to a format from the one before it."""
+    """Read the script that brings the tables to a format from the one before it."""
     return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
 
 
@@ -100,7 +100,7 @@ async def _create_secret() -> bytes:
 
 
 async def _read_format(place: str) -> tuple[int, bool]:
-    """The format, 0 if there are no tables, and whether there is a schema for them."""
+    """Read the format, 0 if there are no tables, and whether there is a schema for them."""
     ((is_ours, has_schema, is_used),) = await Sql(_SCHEMA)
     if not is_ours:
         if is_used:
@@ -125,12 +125,8 @@ async def _read_format(place: str) -> tuple[int, bool]:
 
 @HANDLERS.handles(CheckEngine)
 async def check_engine(_context: PostgresContext, _op: CheckEngine) -> tuple[str, ...]:
-    """Rows that belong to no session, and rows whose checksum does not match."""
-    counts = {
-        f"rows of {table} belong to no session": f"FROM indelible.{table} AS part"
-        " WHERE NOT EXISTS (SELECT FROM indelible.session WHERE number = part.session)"
-        for table in PARTS
-    }
+    """Count rows that belong to no session, and rows whose checksum does not match."""
+    counts = {f"rows of {table} belong to no session": rows for table, rows in ORPHANS.items()}
     for table, checksum in {"session": build_checksum(), **CHECKSUMS}.items():
         counts[f"rows of {table} are damaged: their checksum does not match"] = (
             f"FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"

@@ -92,8 +92,8 @@ _READ: Final = f"""
 async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
     """Find the sessions that a search is about."""
     if op.sessions is not None:
-        named = BytesArray(name.encode() for name in op.sessions)
-        sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, named))
+        wanted = BytesArray(name.encode() for name in op.sessions)
+        sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, wanted))
     elif op.under is not None:
         # What comes next after a slash is a zero.
         bounds = (each.encode() for each in (op.under, f"{op.under}/", f"{op.under}0"))
@@ -183,7 +183,7 @@ async def find_nearest(
 
 async def read_found(context: PostgresContext, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
-    salts = {name: context.salt(name) for name in set(names.values())}
+    salts = {name: context.compute_salt(name) for name in set(names.values())}
     # Ids that follow one another are found together.
     starts = IntArray(each for each in sorted(names) if each - 1 not in names)
     stops = IntArray(each + 1 for each in sorted(names) if each + 1 not in names)

@@ -22,13 +22,13 @@ _CHECKED_COLUMNS: Final = (
 
 
 def build_checksum(**changed: str) -> str:
-    """The expression of a row's checksum, with other expressions for columns that change."""
+    """Build the expression of a row's checksum, with other ones for columns that change."""
     values = [changed.get(column, column) for column in _CHECKED_COLUMNS]
     return f"indelible.session_checksum({', '.join(values)})"
 
 
 def build_session_update(**changed: str) -> str:
-    """The statement that changes columns of the session $1, $2, and with them its checksum.
+    """Build the statement that changes columns of the session $1, $2, and its checksum.
 
     The caller holds the row, and has checked that it was not damaged.
     """
@@ -133,17 +133,17 @@ def parse_session_row(session: str, fields: Row) -> tuple[SessionRow, bool]:
 
 
 def to_extents(numbers: list[int]) -> view.Extents:
-    """Extents as a row has them: starts and stops in turn."""
+    """Convert what a row has: starts and stops in turn."""
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def to_array(extents: view.Extents) -> IntArray:
-    """The numbers that a row has for extents."""
+    """Convert extents to what a row has."""
     return IntArray(number for extent in extents for number in extent)
 
 
 def build_damage_error(session: str, what: str) -> FormatError:
-    """The error for a row whose checksum does not match."""
+    """Build the error for a row whose checksum does not match."""
     return FormatError(
         f"session {session!r} is damaged: the checksum of {what} does not match, so nothing of the"
         " session can be trusted. Nothing was changed. Restore that row from a backup.",

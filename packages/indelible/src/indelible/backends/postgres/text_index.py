@@ -67,7 +67,7 @@ def compute_columns(kind: Kind | None, envelope: bytes) -> IndexedColumns:
 
 
 def encode_embedder(embedder: str) -> bytes:
-    """An embedder's name; a query may have any, also one that could not be stored."""
+    """Encode an embedder's name; a query may have any, also one that could not be stored."""
     return embedder.encode("utf-8", "surrogatepass")
 
 
@@ -107,8 +107,8 @@ async def index_page(op: IndexText) -> IndexResult:
     )
     await Do(_UPDATE, params)
     last = split_entry_id(ids[-1])[0]
-    named = await Sql("SELECT name FROM indelible.session WHERE number = $1", (last,))
-    name = named[0][0].decode() if named else ""
+    found = await Sql("SELECT name FROM indelible.session WHERE number = $1", (last,))
+    name = found[0][0].decode() if found else ""
     searched = sum(kind in SEARCHED_KINDS for kind in kinds)
     indexed = sum(each.words is not None for each in columns)
     resume = ids[-1] + 1 if len(rows) == op.limit else None
