@@ -21,7 +21,7 @@ from indelible.core.operations import Append, AppendResult
 R = TypeVar("R")
 
 # See the migration that creates the function.
-_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 21))})"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 20))})"
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
@@ -37,7 +37,7 @@ def build_call(
 ) -> Call:
     """Build the guarded write of sorted appends."""
     names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
-    ttls, firsts, counts = IntArray(), IntArray(), IntArray()
+    ttls, counts = IntArray(), IntArray()
     entries: list[tuple[Any, ...]] = []
     session, name, salt = None, b"", 0
     for op in appends:
@@ -48,14 +48,13 @@ def build_call(
         fresh.append(op.fresh)
         expected.append(_format_expected(op.expected))
         ttls.append(to_milliseconds(op.ttl_s))
-        firsts.append(len(entries) + 1)
         counts.append(len(op.drafts))
         for draft in op.drafts:
             checksum = compute_entry_checksum(salt, draft.envelope)
             entries.append(build_entry(draft, checksum, search=context.search))
     params = (
         *(context.namespace, context.now_ms()),
-        *(names, keys, fresh, expected.or_none(), ttls.or_none(), firsts, counts),
+        *(names, keys, fresh, expected.or_none(), ttls.or_none(), counts),
         *build_arrays(entries),
     )
     return Call(_APPEND, params, wait_s_max)

@@ -27,7 +27,7 @@ _TYPES: Final[tuple[type[Array], ...]] = (
 def build_entry(entry: Draft | LogRow, checksum: int, *, search: bool) -> tuple[Any, ...]:
     """Build the columns of an entry. The kind is None if that of a copied entry is damaged."""
     kind, envelope = entry.kind, entry.envelope
-    indexed = compute_columns(kind, envelope)
+    indexed = compute_columns(kind, envelope, search=search)
     item = parse_item(kind, envelope)
     return (
         KIND_NUMBER[kind] if kind is not None else 0,
@@ -38,7 +38,7 @@ def build_entry(entry: Draft | LogRow, checksum: int, *, search: bool) -> tuple[
         indexed.embedder,
         format_array(indexed.vector),
         None if item is None else item.encode(),
-        format_array(indexed.words) if search else None,
+        format_array(indexed.words),
         checksum,
     )
 

@@ -55,12 +55,16 @@ class IndexedColumns(NamedTuple):
     vector: tuple[float, ...] | None = None
 
 
-def compute_columns(kind: Kind | None, envelope: bytes) -> IndexedColumns:
-    """Compute the columns of an entry; there are none if it is not searched, or damaged."""
-    indexed = parse_indexed(kind, envelope)
+def compute_columns(kind: Kind | None, envelope: bytes, *, search: bool = True) -> IndexedColumns:
+    """Compute the columns of an entry; there are none if it is not searched, or damaged.
+
+    Without `search`, there are no words.
+    """
+    # A message has no vector. To parse it takes a fifth of the client's time for an append.
+    indexed = parse_indexed(kind, envelope) if search or kind is not Kind.MESSAGE else None
     if indexed is None:
         return IndexedColumns()
-    words = sorted(hash_terms(set(list_terms(indexed.text))))
+    words = sorted(hash_terms(set(list_terms(indexed.text)))) if search else None
     if indexed.vector is None or indexed.embedder is None:
         return IndexedColumns(words)
     return IndexedColumns(words, encode_embedder(indexed.embedder), round_unit(indexed.vector))
