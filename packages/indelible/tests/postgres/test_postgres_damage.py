@@ -154,7 +154,7 @@ def test_a_damaged_row_of_a_session_is_a_format_error_of_that_alone(store, damag
         lambda: store.trim("s", keep_last=1),
         lambda: store.set_metadata("s", {}),
         lambda: store.fork("s", "copy"),
-        lambda: store.forget("s"),
+        lambda: store.forget("s", expected="1.1.3.0"),
         lambda: store.vacuum(session_id="s"),
     ):
         with pytest.raises(FormatError, match=r"session 's' is damaged.*Nothing was changed"):
@@ -166,6 +166,32 @@ def test_a_damaged_row_of_a_session_is_a_format_error_of_that_alone(store, damag
     findings = store.verify().findings
     assert "s" in [finding.session_id for finding in findings]
     assert any("1 rows of session are damaged" in finding.what for finding in findings)
+
+
+@pytest.mark.parametrize("field", [field for field in OF_SESSION if field != "number"])
+def test_a_damaged_session_can_be_forgotten(store, damage, field):
+    store.save_snapshot("s")
+    damage(f"UPDATE indelible.session SET {field} = {OF_SESSION[field]} WHERE name = 's'")
+    receipt = store.forget("s")
+    assert (receipt.entries, receipt.snapshots) == (3, 1)
+    assert store.session("s").status == "new"
+    assert len(store.get_history("t")) == 3
+    assert store.verify().ok
+
+
+NUMBERS = {
+    "of another session": "(SELECT number FROM indelible.session WHERE name = 't')",
+    "of none": "number + 1000",
+}
+
+
+@pytest.mark.parametrize("of", NUMBERS)
+def test_a_damaged_session_is_not_forgotten_by_a_number_that_may_not_be_its_own(store, damage, of):
+    damage(f"UPDATE indelible.session SET number = {NUMBERS[of]} WHERE name = 's'")
+    with pytest.raises(FormatError, match=r"session 's' is damaged.*Nothing was changed"):
+        store.forget("s")
+    assert len(store.get_history("t")) == 3
+    assert "s" in store.list_sessions().ids
 
 
 def test_a_session_whose_row_got_another_name_is_found(store, damage):

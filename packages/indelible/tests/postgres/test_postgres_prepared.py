@@ -15,9 +15,9 @@ TIMES = 8
 OTHER_TYPE = f"""
     ALTER FUNCTION indelible.append RENAME TO append_before;
     CREATE FUNCTION indelible.append(text, bytea, bigint, bytea[], bytea[], boolean[], text[],
-        bigint[], bigint[], bigint[], bigint[], boolean[], text[], text[], bytea[], bytea[], text[],
+        bigint[], bigint[], bigint[], boolean[], text[], text[], bytea[], bytea[], text[],
         bytea[], text[], bigint[]) RETURNS varchar[] LANGUAGE sql
-    RETURN indelible.append_before({", ".join(f"${nth}" for nth in range(1, 21))})"""
+    RETURN indelible.append_before({", ".join(f"${nth}" for nth in range(1, 20))})"""
 
 
 def use(store):

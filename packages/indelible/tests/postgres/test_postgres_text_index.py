@@ -54,6 +54,14 @@ def test_words_are_in_the_rows_of_what_can_be_found_unless_no_index_is_wanted(st
     assert run(words) == [([3, 0, None, None],)]
 
 
+def test_a_store_without_the_index_of_words_still_has_vectors(url, run):
+    with indelible.open(url, search=False) as store:
+        store.add_summary("s", "He likes cats.", [3.0, 4.0], embedder="mine")
+    assert run("SELECT words, embedder, vector FROM indelible.entry") == [
+        (None, b"mine", pytest.approx([0.6, 0.8]))
+    ]
+
+
 @pytest.mark.parametrize("removal", ["forget", "erase_memory"])
 def test_erased_words_leave_their_rows_and_the_receipt_names_the_index(store, run, removal):
     for n in range(3):

@@ -4,7 +4,6 @@ import itertools
 
 import indelible
 from indelible.backends.postgres import PostgresBackend, PostgresOptions
-from indelible.backends.postgres.statements import All
 from indelible.core.settings import Settings
 
 _numbers = itertools.count(1)
@@ -20,8 +19,7 @@ class Watch:
 
     def __call__(self, step, run):
         self.steps.append(step)
-        queries = step.queries if isinstance(step, All) else (step,)
-        if any("<=>" in getattr(query, "text", "") for query in queries):
+        if "<=>" in getattr(step, "text", ""):
             self.compared += 1
             if self.before is not None:
                 first, self.before = self.before, None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
-from indelible.backends.postgres.entries import EntryColumns
+from indelible.backends.postgres.entries import build_arrays, build_entry
 from indelible.backends.postgres.statements import (
     LOCK_WAIT_S,
     Call,
@@ -21,11 +21,11 @@ from indelible.core.operations import Append, AppendResult
 R = TypeVar("R")
 
 # See the migration that creates the function.
-_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 21))})"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 20))})"
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
-    """The order in which a group is sent: sessions by name, the appends of a session as they came.
+    """Sort a group by the names of sessions; the appends of a session stay as they came.
 
     All groups lock rows in this order, so that two never wait for each other in a circle.
     """
@@ -35,39 +35,38 @@ def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]
 def build_call(
     context: PostgresContext, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
 ) -> Call:
-    """The guarded write of sorted appends."""
+    """Build the guarded write of sorted appends."""
     names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
-    ttls, firsts, counts = IntArray(), IntArray(), IntArray()
-    entries = EntryColumns(search=context.search)
+    ttls, counts = IntArray(), IntArray()
+    entries: list[tuple[Any, ...]] = []
     session, name, salt = None, b"", 0
     for op in appends:
         if op.session != session:
-            session, name, salt = op.session, op.session.encode(), context.salt(op.session)
+            session, name, salt = op.session, op.session.encode(), context.compute_salt(op.session)
         names.append(name)
         keys.append(op.key.encode())
         fresh.append(op.fresh)
         expected.append(_format_expected(op.expected))
         ttls.append(to_milliseconds(op.ttl_s))
-        firsts.append(len(entries.kinds) + 1)
         counts.append(len(op.drafts))
-        for kind, envelope, keep, opens, answers in op.drafts:
-            checksum = compute_entry_checksum(salt, envelope)
-            entries.add(kind, keep, opens, answers, envelope, checksum)
+        for draft in op.drafts:
+            checksum = compute_entry_checksum(salt, draft.envelope)
+            entries.append(build_entry(draft, checksum, search=context.search))
     params = (
         *(context.namespace, context.now_ms()),
-        *(names, keys, fresh, expected.or_none(), ttls.or_none(), firsts, counts),
-        *entries.build_params(),
+        *(names, keys, fresh, expected.or_none(), ttls.or_none(), counts),
+        *build_arrays(entries),
     )
     return Call(_APPEND, params, wait_s_max)
 
 
 def _format_expected(version: str | None) -> str | None:
-    """An expected version; text that the server may not be able to read is no session's version."""
+    """Format an expected version; text that the server may not be able to read is no version."""
     return version if version is None or (version.isascii() and version.isprintable()) else ""
 
 
 def build_result(op: Append, version: str) -> AppendResult:
-    """The result of an append that was written."""
+    """Build the result of an append that was written."""
     _, end, _ = rules.parse_version(version)
     count = len(op.drafts)
     return AppendResult(end - count, count, version)

@@ -8,6 +8,7 @@ know the type if all elements are NULL.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any, ClassVar, Final
 
@@ -46,6 +47,14 @@ class TextArray(Array):
     """A `text[]`."""
 
 
+def _encode_bytes(value: bytes) -> bytes:
+    return _LENGTH.pack(len(value)) + value
+
+
+def _encode_text(value: str) -> bytes:
+    return _encode_bytes(value.encode())
+
+
 class _ArrayDumper(Dumper):
     """The binary form of an array with one dimension. Psycopg creates one for each statement."""
 
@@ -54,20 +63,14 @@ class _ArrayDumper(Dumper):
 
     @staticmethod
     def encode(value: Any) -> bytes:
-        """Return the binary form of an element."""
+        """Return an element after its length."""
         raise NotImplementedError
 
     def dump(self, obj: Array) -> bytes:
-        """Return the header, and each element after its length."""
-        encode, pack_length = self.encode, _LENGTH.pack
-        parts = [_HEADER.pack(1, 1, self.element_oid, len(obj), 1)]
-        for value in obj:
-            if value is None:
-                parts.append(_NULL)
-            else:
-                encoded = encode(value)
-                parts += (pack_length(len(encoded)), encoded)
-        return b"".join(parts)
+        """Return the header and the elements."""
+        encode = self.encode
+        elements = [_NULL if value is None else encode(value) for value in obj]
+        return _HEADER.pack(1, 1, self.element_oid, len(obj), 1) + b"".join(elements)
 
 
 def _build_dumper(name: str, encode: Callable[[Any], bytes]) -> type[_ArrayDumper]:
@@ -77,10 +80,10 @@ def _build_dumper(name: str, encode: Callable[[Any], bytes]) -> type[_ArrayDumpe
 
 
 _DUMPERS: Final = {
-    BytesArray: _build_dumper("bytea", bytes),
-    IntArray: _build_dumper("int8", Struct("!q").pack),
-    BoolArray: _build_dumper("bool", Struct("!?").pack),
-    TextArray: _build_dumper("text", str.encode),
+    BytesArray: _build_dumper("bytea", _encode_bytes),
+    IntArray: _build_dumper("int8", partial(Struct("!iq").pack, 8)),
+    BoolArray: _build_dumper("bool", partial(Struct("!i?").pack, 1)),
+    TextArray: _build_dumper("text", _encode_text),
 }
 
 

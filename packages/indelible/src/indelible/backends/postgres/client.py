@@ -27,11 +27,10 @@ from indelible.backends.postgres.statements import send_nothing, to_plan
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import Batcher, Pending
-from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.limits import FIRST_CONTACT_S
-from indelible.core.operations import Append, AppendResult, ReadCursorKey
+from indelible.core.operations import Append, AppendResult
 from indelible.core.plan import Operation, Plan, perform, run_plan
 from indelible.errors import (
     MemoryStoreBackendError,
@@ -64,12 +63,10 @@ class PostgresClient:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._context = options.context()
-        # The key that signs cursors, once it was read.
-        self._cursor_key: bytes | None = None
+        self._context = options.build_context()
         self.pool: OwnPool | ApplicationPool
         if isinstance(options.target, str):
-            conninfo, servers = options.conninfo()
+            conninfo, servers = options.build_conninfo()
             self.pool = OwnPool(conninfo, servers=servers, place=options.shown, seam=options.seam)
         else:
             self.pool = ApplicationPool(options.target, place=options.shown, seam=options.seam)
@@ -127,18 +124,7 @@ class PostgresClient:
         deadline = Deadline(self._options.timeout_s)
         if isinstance(op, Append):
             return cast(R, self._append(op, deadline))
-        if isinstance(op, ReadCursorKey):
-            return cast(R, self._read_cursor_key(op, deadline))
         return self._retry(deadline, find_handler(op), self._context, op)
-
-    def _read_cursor_key(self, op: ReadCursorKey, deadline: Deadline) -> bytes:
-        """Return the key for cursors; the first store that needs it writes the secret."""
-        if self._cursor_key is None or op.again:
-            secret = self._retry(deadline, schema.read_secret)
-            if secret is None:
-                secret = self._retry(deadline, schema.ensure_secret)
-            self._cursor_key = derive_key(secret, self._options.namespace)
-        return self._cursor_key
 
     def _retry(
         self,

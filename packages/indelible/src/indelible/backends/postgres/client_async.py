@@ -26,11 +26,10 @@ from indelible.backends.postgres.statements import send_nothing, to_plan
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import AsyncBatcher, Pending
-from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.limits import FIRST_CONTACT_S
-from indelible.core.operations import Append, AppendResult, ReadCursorKey
+from indelible.core.operations import Append, AppendResult
 from indelible.core.plan import Operation, Plan, perform, run_plan_async
 from indelible.errors import (
     MemoryStoreBackendError,
@@ -63,12 +62,10 @@ class AsyncPostgresClient:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._context = options.context()
-        # The key that signs cursors, once it was read.
-        self._cursor_key: bytes | None = None
+        self._context = options.build_context()
         self.pool: AsyncOwnPool | AsyncApplicationPool
         if isinstance(options.target, str):
-            conninfo, servers = options.conninfo()
+            conninfo, servers = options.build_conninfo()
             self.pool = AsyncOwnPool(
                 conninfo, servers=servers, place=options.shown, seam=options.seam
             )
@@ -128,18 +125,7 @@ class AsyncPostgresClient:
         deadline = Deadline(self._options.timeout_s)
         if isinstance(op, Append):
             return cast(R, await self._append(op, deadline))
-        if isinstance(op, ReadCursorKey):
-            return cast(R, await self._read_cursor_key(op, deadline))
         return await self._retry(deadline, find_handler(op), self._context, op)
-
-    async def _read_cursor_key(self, op: ReadCursorKey, deadline: Deadline) -> bytes:
-        """Return the key for cursors; the first store that needs it writes the secret."""
-        if self._cursor_key is None or op.again:
-            secret = await self._retry(deadline, schema.read_secret)
-            if secret is None:
-                secret = await self._retry(deadline, schema.ensure_secret)
-            self._cursor_key = derive_key(secret, self._options.namespace)
-        return self._cursor_key
 
     async def _retry(
         self,

@@ -25,14 +25,11 @@ from indelible.backends.postgres.statements import (
     BEGIN_WRITE,
     BOUNDS,
     FIX_SEARCH_PATH,
-    All,
     Begin,
     Call,
     Commit,
     Do,
-    Fetch,
     Row,
-    Rows,
     RunScript,
     Sql,
     format_lock_wait,
@@ -129,7 +126,7 @@ class PostgresConnection:
         self._writes = False
         self._warned = False
         register_arrays(driver)
-        self._cursor = psycopg.RawCursor(driver, row_factory=tuple_row)
+        self._cursor = self._new_cursor()
         driver.add_notice_handler(self._on_notice)
 
     def allow_prepared_statements(self) -> None:
@@ -137,7 +134,7 @@ class PostgresConnection:
 
         A pooler cannot tell its client the number of a process that changes, and makes one up.
         """
-        ((pid,),) = self.execute(Fetch(PID, ()))
+        ((pid,),) = self.execute(Sql(PID, is_qualified=True))
         if pid == self.driver.info.backend_pid:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
@@ -167,13 +164,16 @@ class PostgresConnection:
         match op:
             case Call():
                 wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                return (self._send_one(op.text, (wait, *op.params)))[0]
-            case Fetch():
-                return self._send_one(op.text, op.params)
+                cursor = self._send(op.text, (wait, *op.params))
+                return cursor.fetchone()
+            case Sql() if self._in_transaction or op.is_qualified:
+                cursor = self._send(op.text, op.params)
+                return cursor.fetchall()
             case Sql():
-                return (self._send_all(All((op,))))[0]
-            case All():
-                return self._send_all(op)
+                query = op.text, op.params
+                self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), query, ("COMMIT", ())]
+                *_, cursor, _ = self._send_pending()
+                return cursor.fetchall()
             case Do():
                 self._pending.append((op.text, op.params))
             case Begin():
@@ -183,42 +183,26 @@ class PostgresConnection:
                 self._pending = [(begin, ()), (BOUNDS, bounds)]
                 self._in_transaction, self._writes = True, op.writes
             case Commit():
-                self._send(then="COMMIT")
+                self._send("COMMIT", ())
                 self._in_transaction = False
             case RunScript():
-                self._send()
+                self._send_pending()
                 # Several statements in one message need the simple protocol.
                 self.driver.execute(op.text.encode())
         return None
 
-    def _send_all(self, op: All) -> list[Rows]:
-        queries = [(query.text, query.params) for query in op.queries]
-        if self._in_transaction and not self._pending and len(queries) == 1:
-            return [self._send_one(*queries[0])]
-        if self._in_transaction:
-            return self._send(*queries)
-        self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ())]
-        return self._send(*queries, then="COMMIT")
+    def _send(self, text: str, params: tuple[Any, ...]) -> psycopg.RawCursor[Row]:
+        """Send a statement, together with what is pending."""
+        if not self._pending:
+            return self._run(self._cursor, text, params)
+        self._pending.append((text, params))
+        return (self._send_pending())[-1]
 
-    def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
-        """Send one statement, without a pipeline if nothing is pending; return its rows."""
-        if self._pending:
-            return (self._send((text, params)))[0]
-        self._run(self._cursor, text, params)
-        return self._cursor.fetchall()
-
-    def _send(
-        self, *statements: tuple[str, tuple[Any, ...]], then: str | None = None
-    ) -> list[Rows]:
-        """Send what is pending and these in one round trip; return the rows of these."""
+    def _send_pending(self) -> list[psycopg.RawCursor[Row]]:
+        """Send what is pending in one round trip."""
         pending, self._pending = self._pending, []
         with self.driver.pipeline():
-            for text, params in pending:
-                self._run(self._new_cursor(), text, params)
-            cursors = [self._run(self._new_cursor(), *each) for each in statements]
-            if then is not None:
-                self._run(self._new_cursor(), then, ())
-        return [cursor.fetchall() for cursor in cursors]
+            return [self._run(self._new_cursor(), *each) for each in pending]
 
     def _new_cursor(self) -> psycopg.RawCursor[Row]:
         return psycopg.RawCursor(self.driver, row_factory=tuple_row)
@@ -243,7 +227,7 @@ class PostgresConnection:
         return True
 
     def is_alive(self) -> bool:
-        """Whether the connection is open: all that a server sends to an idle one is its end."""
+        """Return whether it is open: all that a server sends to an idle connection is its end."""
         if self.driver.closed:
             return False
         poll = select.poll()

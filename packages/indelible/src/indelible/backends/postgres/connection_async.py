@@ -24,14 +24,11 @@ from indelible.backends.postgres.statements import (
     BEGIN_WRITE,
     BOUNDS,
     FIX_SEARCH_PATH,
-    All,
     Begin,
     Call,
     Commit,
     Do,
-    Fetch,
     Row,
-    Rows,
     RunScript,
     Sql,
     format_lock_wait,
@@ -130,7 +127,7 @@ class AsyncPostgresConnection:
         self._writes = False
         self._warned = False
         register_arrays(driver)
-        self._cursor = psycopg.AsyncRawCursor(driver, row_factory=tuple_row)
+        self._cursor = self._new_cursor()
         driver.add_notice_handler(self._on_notice)
 
     async def allow_prepared_statements(self) -> None:
@@ -138,7 +135,7 @@ class AsyncPostgresConnection:
 
         A pooler cannot tell its client the number of a process that changes, and makes one up.
         """
-        ((pid,),) = await self.execute(Fetch(PID, ()))
+        ((pid,),) = await self.execute(Sql(PID, is_qualified=True))
         if pid == self.driver.info.backend_pid:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
@@ -168,13 +165,16 @@ class AsyncPostgresConnection:
         match op:
             case Call():
                 wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                return (await self._send_one(op.text, (wait, *op.params)))[0]
-            case Fetch():
-                return await self._send_one(op.text, op.params)
+                cursor = await self._send(op.text, (wait, *op.params))
+                return await cursor.fetchone()
+            case Sql() if self._in_transaction or op.is_qualified:
+                cursor = await self._send(op.text, op.params)
+                return await cursor.fetchall()
             case Sql():
-                return (await self._send_all(All((op,))))[0]
-            case All():
-                return await self._send_all(op)
+                query = op.text, op.params
+                self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), query, ("COMMIT", ())]
+                *_, cursor, _ = await self._send_pending()
+                return await cursor.fetchall()
             case Do():
                 self._pending.append((op.text, op.params))
             case Begin():
@@ -184,42 +184,26 @@ class AsyncPostgresConnection:
                 self._pending = [(begin, ()), (BOUNDS, bounds)]
                 self._in_transaction, self._writes = True, op.writes
             case Commit():
-                await self._send(then="COMMIT")
+                await self._send("COMMIT", ())
                 self._in_transaction = False
             case RunScript():
-                await self._send()
+                await self._send_pending()
                 # Several statements in one message need the simple protocol.
                 await self.driver.execute(op.text.encode())
         return None
 
-    async def _send_all(self, op: All) -> list[Rows]:
-        queries = [(query.text, query.params) for query in op.queries]
-        if self._in_transaction and not self._pending and len(queries) == 1:
-            return [await self._send_one(*queries[0])]
-        if self._in_transaction:
-            return await self._send(*queries)
-        self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ())]
-        return await self._send(*queries, then="COMMIT")
+    async def _send(self, text: str, params: tuple[Any, ...]) -> psycopg.AsyncRawCursor[Row]:
+        """Send a statement, together with what is pending."""
+        if not self._pending:
+            return await self._run(self._cursor, text, params)
+        self._pending.append((text, params))
+        return (await self._send_pending())[-1]
 
-    async def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
-        """Send one statement, without a pipeline if nothing is pending; return its rows."""
-        if self._pending:
-            return (await self._send((text, params)))[0]
-        await self._run(self._cursor, text, params)
-        return await self._cursor.fetchall()
-
-    async def _send(
-        self, *statements: tuple[str, tuple[Any, ...]], then: str | None = None
-    ) -> list[Rows]:
-        """Send what is pending and these in one round trip; return the rows of these."""
+    async def _send_pending(self) -> list[psycopg.AsyncRawCursor[Row]]:
+        """Send what is pending in one round trip."""
         pending, self._pending = self._pending, []
         async with self.driver.pipeline():
-            for text, params in pending:
-                await self._run(self._new_cursor(), text, params)
-            cursors = [await self._run(self._new_cursor(), *each) for each in statements]
-            if then is not None:
-                await self._run(self._new_cursor(), then, ())
-        return [await cursor.fetchall() for cursor in cursors]
+            return [await self._run(self._new_cursor(), *each) for each in pending]
 
     def _new_cursor(self) -> psycopg.AsyncRawCursor[Row]:
         return psycopg.AsyncRawCursor(self.driver, row_factory=tuple_row)
@@ -244,7 +228,7 @@ class AsyncPostgresConnection:
         return True
 
     def is_alive(self) -> bool:
-        """Whether the connection is open: all that a server sends to an idle one is its end."""
+        """Return whether it is open: all that a server sends to an idle connection is its end."""
         if self.driver.closed:
             return False
         poll = select.poll()

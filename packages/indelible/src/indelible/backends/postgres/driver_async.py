@@ -29,7 +29,7 @@ class AsyncPostgresBackend:
         self._options = options
         if isinstance(options.target, str):
             # Raise now if it is not a URL.
-            options.conninfo()
+            options.build_conninfo()
         self._servers: dict[asyncio.AbstractEventLoop, AsyncPostgresClient] = {}
         # Writes that are finished even if their callers are cancelled.
         self._writing: set[asyncio.Future[Any]] = set()

@@ -1,67 +1,49 @@
-"""Columns of an entry's row that are derived from the entry."""
+"""The columns of an entry's row that follow from the entry: an array for each column."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
-from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
+from indelible.backends.postgres.arrays import (
+    Array,
+    BoolArray,
+    BytesArray,
+    IntArray,
+    TextArray,
+)
 from indelible.backends.postgres.text_index import compute_columns, format_array
 from indelible.core.codec import parse_item
+from indelible.core.operations import Draft, LogRow
 from indelible.core.rows import KIND_NUMBER, encode_links
-from indelible.model import Kind
+
+# Kind, keep, opens, answers, payload, embedder, vector, item, words, checksum.
+_TYPES: Final[tuple[type[Array], ...]] = (
+    *(IntArray, BoolArray, TextArray, TextArray, BytesArray),
+    *(BytesArray, TextArray, BytesArray, TextArray, IntArray),
+)
 
 
-class EntryColumns:
-    """Entries as the server takes them: an array for each column."""
+def build_entry(entry: Draft | LogRow, checksum: int, *, search: bool) -> tuple[Any, ...]:
+    """Build the columns of an entry. The kind is None if that of a copied entry is damaged."""
+    kind, envelope = entry.kind, entry.envelope
+    indexed = compute_columns(kind, envelope, search=search)
+    item = parse_item(kind, envelope)
+    return (
+        KIND_NUMBER[kind] if kind is not None else 0,
+        entry.keep,
+        encode_links(entry.opens),
+        encode_links(entry.answers),
+        envelope,
+        indexed.embedder,
+        format_array(indexed.vector),
+        None if item is None else item.encode(),
+        format_array(indexed.words),
+        checksum,
+    )
 
-    def __init__(self, *, search: bool) -> None:
-        """With `search`, they are indexed by their words."""
-        self._search = search
-        self.kinds = IntArray()
-        self.keeps = BoolArray()
-        self.opens = TextArray()
-        self.answers = TextArray()
-        self.payloads = BytesArray()
-        self.embedders = BytesArray()
-        self.vectors = TextArray()
-        self.items = BytesArray()
-        self.words = TextArray()
-        self.checksums = IntArray()
 
-    def add(
-        self,
-        kind: Kind | None,
-        keep: bool,
-        opens: tuple[str, ...],
-        answers: tuple[str, ...],
-        envelope: bytes,
-        checksum: int,
-    ) -> None:
-        """Add an entry. The kind is None if that of a copied entry is damaged."""
-        indexed = compute_columns(kind, envelope)
-        self.kinds.append(KIND_NUMBER[kind] if kind is not None else 0)
-        self.keeps.append(keep)
-        self.opens.append(encode_links(opens))
-        self.answers.append(encode_links(answers))
-        self.payloads.append(envelope)
-        self.embedders.append(indexed.embedder)
-        self.vectors.append(format_array(indexed.vector))
-        item = parse_item(kind, envelope)
-        self.items.append(None if item is None else item.encode())
-        self.words.append(format_array(indexed.words) if self._search else None)
-        self.checksums.append(checksum)
-
-    def build_params(self) -> tuple[Any, ...]:
-        """The columns in the order in which statements take them; NULL for one without values."""
-        return (
-            self.kinds,
-            self.keeps,
-            self.opens.or_none(),
-            self.answers.or_none(),
-            self.payloads,
-            self.embedders.or_none(),
-            self.vectors.or_none(),
-            self.items.or_none(),
-            self.words.or_none(),
-            self.checksums,
-        )
+def build_arrays(entries: Iterable[tuple[Any, ...]]) -> tuple[Array | None, ...]:
+    """Build the parameters for some entries; None for a column without values."""
+    columns = zip(*entries, strict=True)
+    return tuple(kind(values).or_none() for kind, values in zip(_TYPES, columns, strict=True))

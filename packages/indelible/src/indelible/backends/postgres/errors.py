@@ -53,7 +53,7 @@ class KeyUsedError(MemoryStoreBackendError):
 def translate_error(
     error: psycopg.Error | TimeLimitError, *, place: str, committing: bool
 ) -> MemoryStoreError:
-    """Our error for what the driver raised; the original stays its cause.
+    """Build our error for what the driver raised; the original stays its cause.
 
     `committing` says that a statement was sent that may have committed. If then no answer came, the
     outcome is unknown; an answer with a code says that the transaction was rolled back.
@@ -96,7 +96,7 @@ def _translate(  # noqa: PLR0911 (a table of codes, one return for each meaning)
 
 
 def _format_reason(error: Exception) -> str:
-    """The server's message, without its details, which may show stored values."""
+    """Return the server's message, without its details, which may show stored values."""
     diag = getattr(error, "diag", None)
     return getattr(diag, "message_primary", None) or type(error).__name__
 
@@ -152,7 +152,7 @@ def build_none_to_spare_error(count: int, *, place: str) -> BusyError:
 
 
 def is_usable_after(error: BaseException) -> bool:
-    """Whether a connection can go on after this error, once it was rolled back."""
+    """Return whether a connection can go on after this error, once it was rolled back."""
     cause = error.__cause__ if isinstance(error, MemoryStoreError) else error
     if isinstance(cause, (psycopg.Error, TimeLimitError)):
         code = getattr(cause, "sqlstate", None)
@@ -162,7 +162,7 @@ def is_usable_after(error: BaseException) -> bool:
 
 
 def find_interrupt(error: BaseException) -> BaseException | None:
-    """Ctrl-C, or a cancellation, that an error of the driver has replaced.
+    """Find Ctrl-C, or a cancellation, that an error of the driver has replaced.
 
     The driver cleans up when it is interrupted, and if that fails, its error comes out instead.
     """

@@ -45,21 +45,21 @@ class PostgresOptions:
     # Called around every statement; for tests.
     seam: Any = None
 
-    def context(self) -> PostgresContext:
+    def build_context(self) -> PostgresContext:
         """Build the context of its plans."""
         return PostgresContext(self.namespace.encode(), self.clock, self.search)
 
-    def conninfo(self) -> tuple[str, int]:
-        """The connection string, and how many servers it names."""
+    def build_conninfo(self) -> tuple[str, int]:
+        """Build the connection string, and count the servers that it names."""
         return parse_url(self.target, shown=self.shown)
 
     def find_addresses(self) -> list[Address]:
-        """Where the servers of a URL listen; none for the default socket."""
-        return _find_addresses(self.conninfo()[0]) if isinstance(self.target, str) else []
+        """Find where the servers of a URL listen; none for the default socket."""
+        return _find_addresses(self.build_conninfo()[0]) if isinstance(self.target, str) else []
 
 
 def parse_url(url: str, *, shown: str) -> tuple[str, int]:
-    """The connection string for the server that can be written to, and how many there are."""
+    """Build the connection string for the server that can be written to; count the servers."""
     asked: dict[str, Any] | None = None
     # A percent sign may come before bytes that are not UTF-8.
     with suppress(psycopg.ProgrammingError, UnicodeDecodeError):
@@ -75,12 +75,12 @@ def parse_url(url: str, *, shown: str) -> tuple[str, int]:
 
 
 def choose_connect_timeout(deadline: Deadline, servers: int) -> int:
-    """How long to try each of several servers: a silent one must not take all the time."""
+    """Divide the time between several servers: a silent one must not take all of it."""
     return max(1, math.ceil(deadline.left_s() / servers))
 
 
 def lacks_password(error: psycopg.Error) -> bool:
-    """Whether the server asked for a password and the client had none."""
+    """Return whether the server asked for a password and the client had none."""
     return error.pgconn is not None and error.pgconn.needs_password
 
 
@@ -95,7 +95,7 @@ def ping(conninfo: str) -> psycopg.pq.Ping:
 
 
 async def ping_async(conninfo: str) -> psycopg.pq.Ping:
-    """The same, in a thread."""
+    """Ask it in a thread."""
     return await asyncio.to_thread(ping, conninfo)
 
 

@@ -12,7 +12,6 @@ from indelible.backends.postgres.statements import (
     CONTENT,
     HANDLERS,
     IN_MANY,
-    Fetch,
     PostgresContext,
     Rows,
     Sql,
@@ -79,11 +78,10 @@ class _Reader(PostgresTransaction):
 
     async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
         context = self._context
-        salt = context.salt(name) if self._newest else 0
+        salt = context.compute_salt(name) if self._newest else 0
         wanted = self._newest, self._others, KIND_BYTES, salt
-        (fields,) = await Fetch(
-            LOAD_SESSION, (*context.get_primary_key(name), context.now_ms(), *wanted)
-        )
+        params = *context.get_primary_key(name), context.now_ms(), *wanted
+        (fields,) = await Sql(LOAD_SESSION, params, is_qualified=True)
         row, self._now_ms = build_session_row(name, fields)
         columns = fields[COLUMNS_COUNT:]
         if columns[0] is not None:
@@ -109,13 +107,12 @@ class _Reader(PostgresTransaction):
         return entries
 
     async def _read_rows(self, row: SessionRow, extents: Extents) -> Rows:
-        """The rows of some extents, with an empty one for each that is missing."""
-        salt = self._context.salt(row.name)
-        if len(extents) == 1:
-            query = Fetch(_ROWS_IN_ONE, (row.number, *extents[0], self._others, salt))
-        else:
-            bounds = split_bounds(extents)
-            query = Fetch(_ROWS_IN_MANY, (row.number, *bounds, self._others, salt))
+        """Read the rows of some extents, with an empty one for each that is missing."""
+        salt = self._context.compute_salt(row.name)
+        is_one = len(extents) == 1
+        bounds = extents[0] if is_one else split_bounds(extents)
+        params = row.number, *bounds, self._others, salt
+        query = Sql(_ROWS_IN_ONE if is_one else _ROWS_IN_MANY, params, is_qualified=True)
         found = sorted(await query, key=itemgetter(0))
         if len(found) == view.count(extents):
             return found

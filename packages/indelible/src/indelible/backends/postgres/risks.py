@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.statements import HANDLERS, All, PostgresContext, Sql
+from indelible.backends.postgres.statements import HANDLERS, PostgresContext, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
 from indelible.model import Claims, Durability, Gravity, Risk
@@ -60,7 +60,7 @@ class PostgresSettings(NamedTuple):
     synchronous_replicas: int
     isolation: str
     # Other roles whose code may run as the role that uses the tables.
-    strangers: tuple[str, ...] = ()
+    strangers: Sequence[str] = ()
 
     @property
     def durability(self) -> Durability:
@@ -76,9 +76,8 @@ class PostgresSettings(NamedTuple):
 
 async def read_settings() -> PostgresSettings:
     """Ask the server."""
-    ((version, *others),), strangers = await All((Sql(_SETTINGS), Sql(_STRANGERS)))
-    settings = PostgresSettings(version.split()[0], *others)
-    return settings._replace(strangers=tuple(role for (role,) in strangers))
+    ((version, *others),) = await Sql(f"{_SETTINGS}, ARRAY({_STRANGERS})")
+    return PostgresSettings(version.split()[0], *others)
 
 
 @HANDLERS.handles(Identify)

@@ -9,7 +9,6 @@ from indelible.backends.postgres.arrays import IntArray
 from indelible.backends.postgres.sessions import build_checksum
 from indelible.backends.postgres.statements import (
     HANDLERS,
-    All,
     Begin,
     Commit,
     Do,
@@ -18,10 +17,10 @@ from indelible.backends.postgres.statements import (
     Sql,
     format_milliseconds,
 )
-from indelible.backends.postgres.transaction import CHECKSUMS, PARTS
-from indelible.core.cursors import SECRET_BYTES, create_secret
+from indelible.backends.postgres.transaction import CHECKSUMS, ORPHANS
+from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.deadline import Deadline
-from indelible.core.operations import CheckEngine, Scrub
+from indelible.core.operations import CheckEngine, ReadCursorKey, Scrub
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
@@ -64,12 +63,20 @@ async def prepare(place: str, deadline: Deadline) -> None:
 
 
 def read_migration(version: int) -> str:
-    """The script that brings the tables to a format from the one before it."""
+    """Read the script that brings the tables to a format from the one before it."""
     return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
 
 
-async def read_secret() -> bytes | None:
-    """The secret of the tables, or None while there is none."""
+@HANDLERS.handles(ReadCursorKey)
+async def read_cursor_key(context: PostgresContext, op: ReadCursorKey) -> bytes:
+    """Return the key for cursors; the first store that needs it writes the secret."""
+    if context.cursor_key is None or op.again:
+        secret = await _read_secret() or await _create_secret()
+        context.cursor_key = derive_key(secret, context.namespace.decode())
+    return context.cursor_key
+
+
+async def _read_secret() -> bytes | None:
     rows = await Sql(_SELECT_WORDS)
     if not rows:
         return None
@@ -78,8 +85,7 @@ async def read_secret() -> bytes | None:
     return b"".join(value.to_bytes(8, "big", signed=True) for (value,) in rows)
 
 
-async def ensure_secret() -> bytes:
-    """The secret of the tables, written now if there is none."""
+async def _create_secret() -> bytes:
     new = create_secret()
     words = IntArray(
         int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
@@ -87,14 +93,14 @@ async def ensure_secret() -> bytes:
     await Begin(writes=True)
     # A second process waits here for the first, and then reads the words of the first.
     await Do(_INSERT_WORDS, (words,))
-    secret = await read_secret()
+    secret = await _read_secret()
     await Commit()
     assert secret is not None
     return secret
 
 
 async def _read_format(place: str) -> tuple[int, bool]:
-    """The format, 0 if there are no tables, and whether there is a schema for them."""
+    """Read the format, 0 if there are no tables, and whether there is a schema for them."""
     ((is_ours, has_schema, is_used),) = await Sql(_SCHEMA)
     if not is_ours:
         if is_used:
@@ -119,19 +125,16 @@ async def _read_format(place: str) -> tuple[int, bool]:
 
 @HANDLERS.handles(CheckEngine)
 async def check_engine(_context: PostgresContext, _op: CheckEngine) -> tuple[str, ...]:
-    """Rows that belong to no session, and rows whose checksum does not match."""
-    queries = {
-        f"rows of {table} belong to no session": f"SELECT count(*) FROM indelible.{table} AS part"
-        " WHERE NOT EXISTS (SELECT FROM indelible.session WHERE number = part.session)"
-        for table in PARTS
-    }
+    """Count rows that belong to no session, and rows whose checksum does not match."""
+    counts = {f"rows of {table} belong to no session": rows for table, rows in ORPHANS.items()}
     for table, checksum in {"session": build_checksum(), **CHECKSUMS}.items():
-        query = f"SELECT count(*) FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"
-        queries[f"rows of {table} are damaged: their checksum does not match"] = query
-    counts = await All(tuple(map(Sql, queries.values())))
-    return tuple(
-        f"{count} {what}" for what, ((count,),) in zip(queries, counts, strict=True) if count
+        counts[f"rows of {table} are damaged: their checksum does not match"] = (
+            f"FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"
+        )
+    (found,) = await Sql(
+        f"SELECT {', '.join(f'(SELECT count(*) {count})' for count in counts.values())}"
     )
+    return tuple(f"{count} {what}" for what, count in zip(counts, found, strict=True) if count)
 
 
 @HANDLERS.handles(Scrub)

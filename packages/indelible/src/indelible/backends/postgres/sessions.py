@@ -7,20 +7,11 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
-from indelible.backends.postgres.statements import (
-    HANDLERS,
-    All,
-    Fetch,
-    PostgresContext,
-    Row,
-    Rows,
-    Sql,
-)
+from indelible.backends.postgres.statements import Row
 from indelible.core.limits import ACTIVITY_STEP_MS
-from indelible.core.operations import Head, ReadHead, SessionOrder
-from indelible.core.rows import SessionRow, build_row_head
+from indelible.core.operations import SessionOrder
+from indelible.core.rows import SessionRow
 from indelible.errors import FormatError
-from indelible.model import Status
 
 # The columns that a session's checksum covers, in the order in which its function takes them.
 _CHECKED_COLUMNS: Final = (
@@ -31,13 +22,13 @@ _CHECKED_COLUMNS: Final = (
 
 
 def build_checksum(**changed: str) -> str:
-    """The expression of a row's checksum, with other expressions for columns that change."""
+    """Build the expression of a row's checksum, with other ones for columns that change."""
     values = [changed.get(column, column) for column in _CHECKED_COLUMNS]
     return f"indelible.session_checksum({', '.join(values)})"
 
 
 def build_session_update(**changed: str) -> str:
-    """The statement that changes columns of the session $1, $2, and with them its checksum.
+    """Build the statement that changes columns of the session $1, $2, and its checksum.
 
     The caller holds the row, and has checked that it was not damaged.
     """
@@ -63,14 +54,10 @@ LOCK_SESSION = f"""
         FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE
     ) AS own"""
 # By numbers alone: the planner may take the index by names for one with a namespace.
-FIND_NUMBERED = f"""
+FIND_BY_NUMBERS = f"""
     SELECT namespace, name, indelible.now_ms($2::bigint), {_ROW_COLUMNS}
     FROM indelible.session WHERE number = ANY ($1::bigint[])"""
 COLUMNS_COUNT: Final = 16
-_COUNT_SNAPSHOTS = """
-    SELECT count(*) FROM indelible.snapshot AS part
-    JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
-    WHERE own.namespace = $1 AND own.name = $2"""
 # The indexes of these orders begin with this expression, so that no search by name uses them.
 _INDEXED = "pg_catalog.encode(namespace, 'hex') = pg_catalog.encode($1, 'hex')"
 # For each order: what a page begins after, and the terms. {0} is > or <.
@@ -105,19 +92,6 @@ def build_list(order: SessionOrder) -> str:
             ORDER BY {ordered} LIMIT $6
         ) AS page
         ORDER BY {ordered}"""
-
-
-async def load_session(
-    context: PostgresContext, session: str, *also: Sql
-) -> tuple[SessionRow | None, Head, list[Rows]]:
-    """Load a session, and send more queries that read the same state in the same round trip."""
-    params = *context.get_primary_key(session), context.now_ms(), 0, None, 0, 0
-    if also:
-        (first,), *others = await All((Sql(LOAD_SESSION, params), *also))
-    else:
-        (first,), others = await Fetch(LOAD_SESSION, params), []
-    row, now_ms = build_session_row(session, first)
-    return row, build_row_head(row, now_ms), others
 
 
 def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int]:
@@ -159,35 +133,22 @@ def parse_session_row(session: str, fields: Row) -> tuple[SessionRow, bool]:
 
 
 def to_extents(numbers: list[int]) -> view.Extents:
-    """Extents as a row has them: starts and stops in turn."""
+    """Convert what a row has: starts and stops in turn."""
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def to_array(extents: view.Extents) -> IntArray:
-    """The numbers that a row has for extents."""
+    """Convert extents to what a row has."""
     return IntArray(number for extent in extents for number in extent)
 
 
 def build_damage_error(session: str, what: str) -> FormatError:
-    """The error for a row whose checksum does not match."""
+    """Build the error for a row whose checksum does not match."""
     return FormatError(
         f"session {session!r} is damaged: the checksum of {what} does not match, so nothing of the"
         " session can be trusted. Nothing was changed. Restore that row from a backup.",
         session=session,
     )
-
-
-@HANDLERS.handles(ReadHead)
-async def read_head(context: PostgresContext, op: ReadHead) -> Head:
-    """Read a session without its entries."""
-    if not op.count_snapshots:
-        _, head, _ = await load_session(context, op.session)
-        return head
-    count = Sql(_COUNT_SNAPSHOTS, context.get_primary_key(op.session))
-    _, head, (((snapshots,),),) = await load_session(context, op.session, count)
-    if head.status is Status.ACTIVE:
-        head.snapshots = snapshots
-    return head
 
 
 def decode_name(name: bytes) -> str:

@@ -29,7 +29,7 @@ Rows = list[Row]
 LOCK_WAIT_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PostgresContext:
     """The options of a store that its plans need."""
 
@@ -38,22 +38,24 @@ class PostgresContext:
     clock: Clock | None
     # Whether entries are indexed by their words.
     search: bool = True
+    # The key that signs cursors, once it was read.
+    cursor_key: bytes | None = None
 
     def now_ms(self) -> int | None:
-        """The caller's time, if it has one of its own."""
+        """Return the caller's time, if it has one of its own."""
         return None if self.clock is None else read_clock_ms(self.clock)
 
     def get_primary_key(self, session: str) -> tuple[bytes, bytes]:
-        """The key of a session's row: the first two parameters of most statements."""
+        """Return the key of a session's row: the first two parameters of most statements."""
         return self.namespace, session.encode()
 
-    def salt(self, session: str) -> int:
-        """A number that binds the checksums of entries to their session."""
+    def compute_salt(self, session: str) -> int:
+        """Compute what binds the checksums of entries to their session."""
         return compute_session_salt(self.namespace.decode(), session)
 
 
 def to_milliseconds(seconds: float | None) -> int | None:
-    """A time to live as statements take it."""
+    """Convert a time to live to what statements take."""
     return None if seconds is None else math.ceil(seconds * 1000)
 
 
@@ -86,21 +88,9 @@ class Sql(Statement[Rows]):
 
     text: str
     params: tuple[Any, ...] = ()
-
-
-@dataclass(slots=True)
-class All(Statement[list[Rows]]):
-    """Several `Sql` in one round trip; outside of a transaction, they read one state."""
-
-    queries: tuple[Sql, ...]
-
-
-@dataclass(slots=True)
-class Fetch(Statement[Rows]):
-    """One statement that reads outside of a transaction; every name in it must be qualified."""
-
-    text: str
-    params: tuple[Any, ...]
+    # Whether it qualifies all that it names. Outside of a transaction, others are sent in one that
+    # fixes the search_path.
+    is_qualified: bool = False
 
 
 @dataclass(slots=True)
@@ -176,15 +166,15 @@ async def send_nothing() -> None:
 
 
 def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
-    """Milliseconds to wait for a lock: the server must give up and say so before its caller."""
+    """Format the time to wait for a lock: the server must give up before its caller does."""
     return format_milliseconds(min(left_s / 2, wait_s_max))
 
 
 def format_milliseconds(seconds: float) -> str:
-    """A bound as the server takes it; 0 would mean none."""
+    """Format a bound in milliseconds; 0 would mean none."""
     return str(max(1, int(seconds * 1000)))
 
 
 def split_bounds(extents: Extents) -> tuple[IntArray, IntArray]:
-    """Extents as `IN_MANY` takes them."""
+    """Convert extents to the parameters of `IN_MANY`."""
     return IntArray(start for start, _ in extents), IntArray(stop for _, stop in extents)

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 from indelible import view
 from indelible.backends.postgres import search, text_index
 from indelible.backends.postgres.arrays import BytesArray, IntArray
-from indelible.backends.postgres.entries import EntryColumns
+from indelible.backends.postgres.entries import build_arrays, build_entry
 from indelible.backends.postgres.sessions import (
-    FIND_NUMBERED,
+    FIND_BY_NUMBERS,
     LOAD_SESSION,
     LOCK_SESSION,
     build_damage_error,
@@ -71,13 +71,19 @@ from indelible.core.rows import (
 )
 from indelible.core.session_list import Place
 from indelible.core.transaction import Transaction
-from indelible.errors import BusyError
+from indelible.errors import BusyError, FormatError
 from indelible.view import Extents
 
 R = TypeVar("R")
 
 # Tables whose rows belong to a session by its number.
 PARTS: Final = ("entry", "snapshot", "journal", "kept_key", "quarantine")
+# Rows that belong to no session.
+ORPHANS: Final = {
+    table: f"FROM indelible.{table} AS part WHERE NOT EXISTS"
+    " (SELECT FROM indelible.session WHERE number = part.session)"
+    for table in PARTS
+}
 # The checksum that a row of each table must have.
 CHECKSUMS: Final = {
     "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
@@ -88,6 +94,11 @@ CHECKSUMS: Final = {
     " checksums)",
 }
 
+# If the number of a session was damaged, it is that of another, or its own parts have no session.
+_MAY_BE_OTHERS: Final = f"""
+    SELECT EXISTS (SELECT FROM indelible.session
+            WHERE number = $3 AND (namespace, name) <> ($1::bytea, $2::bytea))
+        OR {" OR ".join(f"EXISTS (SELECT {rows})" for rows in ORPHANS.values())}"""
 _CREATE_SESSION: Final = """
     INSERT INTO indelible.session (namespace, name, log_end, born, tail, created_at, last_activity,
         activity_minute, checksum)
@@ -204,7 +215,7 @@ _INSERT_SNAPSHOT: Final = """
 
 
 def is_write(op: Operation[Any]) -> bool:
-    """Whether an operation changes anything."""
+    """Return whether an operation changes anything."""
     return type(op) in WRITES
 
 
@@ -252,7 +263,7 @@ class PostgresTransaction(Transaction):
 
     # Sessions
 
-    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002 (its number may be what is damaged)
+    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         params = *self._context.get_primary_key(name), self._context.now_ms()
         if self._writes:
             rows = await Sql(LOCK_SESSION, params)
@@ -260,7 +271,13 @@ class PostgresTransaction(Transaction):
             rows = await Sql(LOAD_SESSION, (*params, 0, None, 0, 0))
         if not rows:
             return None
-        row, self._now_ms = build_session_row(name, rows[0])
+        try:
+            row, self._now_ms = build_session_row(name, rows[0])
+        except FormatError:
+            row, _ = parse_session_row(name, rows[0][1:])
+            own = *self._context.get_primary_key(name), row.number
+            if not damaged or (await Sql(_MAY_BE_OTHERS, own))[0][0]:
+                raise
         return row
 
     async def list_sessions(
@@ -333,10 +350,15 @@ class PostgresTransaction(Transaction):
     ) -> None:
         if not rows:
             return
-        salt, entries = self._context.salt(row.name), EntryColumns(search=self._context.search)
-        for each in rows:
-            checksum = compute_entry_checksum(salt, each.envelope, *each.place)
-            entries.add(each.kind, each.keep, each.opens, each.answers, each.envelope, checksum)
+        salt = self._context.compute_salt(row.name)
+        entries = [
+            build_entry(
+                each,
+                compute_entry_checksum(salt, each.envelope, *each.place),
+                search=self._context.search,
+            )
+            for each in rows
+        ]
         await Do(
             _REPLACE_ENTRIES if replace else _INSERT_ENTRIES,
             (
@@ -348,7 +370,7 @@ class PostgresTransaction(Transaction):
                 IntArray(each.generation for each in rows),
                 IntArray(each.batch for each in rows),
                 BytesArray(None if each.key is None else each.key.encode() for each in rows),
-                *entries.build_params(),
+                *build_arrays(entries),
             ),
         )
         end = rows[-1].position + 1, rows[-1].deadline_ms, rows[-1].written_at_ms
@@ -357,7 +379,7 @@ class PostgresTransaction(Transaction):
     async def read_log(
         self, row: SessionRow, start: int, stop: int, limit: int | None = None
     ) -> list[LogRow]:
-        params = row.number, start, stop, self._context.salt(row.name), limit
+        params = row.number, start, stop, self._context.compute_salt(row.name), limit
         return [build_log_row(*fields) for fields in await Sql(_READ_LOG, params)]
 
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
@@ -410,7 +432,7 @@ class PostgresTransaction(Transaction):
     async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []
         for namespace, name, *fields in await Sql(
-            FIND_NUMBERED, (IntArray(numbers), self._context.now_ms())
+            FIND_BY_NUMBERS, (IntArray(numbers), self._context.now_ms())
         ):
             if namespace == self._context.namespace:
                 row, self._now_ms = build_session_row(name.decode(), tuple(fields))
@@ -430,7 +452,7 @@ class PostgresTransaction(Transaction):
     # Keys of appends
 
     async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
-        salt = self._context.salt(row.name)
+        salt = self._context.compute_salt(row.name)
         rows = await Sql(_FIND_KEY, (row.number, row.life, key.encode(), salt))
         if not rows:
             return None

@@ -292,16 +292,16 @@ $$;
 --
 -- Arrays from p_names to p_counts have an element for each append, the others for each entry; those that
 -- have no value in any element may be NULL. Appends are in the order of their sessions' names, so that
--- two groups never wait for each other in a circle. The entries of an append begin at its element of
--- p_firsts. A key that is fresh is not looked up. p_contents are the checksums of the entries' contents,
--- to which the place of an entry is added.
+-- two groups never wait for each other in a circle; entries are in the order of their appends. A key
+-- that is fresh is not looked up. p_contents are the checksums of the entries' contents, to which the
+-- place of an entry is added.
 --
 -- Each expression of PL/pgSQL is initialised once per transaction, which takes longer than to evaluate
 -- it: few large expressions are faster than many small ones.
 CREATE FUNCTION indelible.append(
     p_wait text, p_namespace bytea, p_now bigint,
     p_names bytea[], p_keys bytea[], p_fresh boolean[], p_expected text[], p_ttls bigint[],
-    p_firsts bigint[], p_counts bigint[],
+    p_counts bigint[],
     p_kinds bigint[], p_keeps boolean[], p_opens text[], p_answers text[], p_payloads bytea[],
     p_embedders bytea[], p_vectors text[], p_items bytea[], p_words text[], p_contents bigint[]
 ) RETURNS text[] LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -318,6 +318,7 @@ DECLARE
     v_batch      integer;
     v_version    text;
     v_is_active  boolean;
+    v_first      bigint := 1;
 BEGIN
     FOR v_nth IN 1 .. cardinality(p_names) LOOP
         IF p_names[v_nth] IS DISTINCT FROM p_names[v_nth - 1] THEN
@@ -352,7 +353,7 @@ BEGIN
         THEN
             v_deadline := v_now + p_ttls[v_nth];
             v_batch := p_counts[v_nth];
-            FOR v_entry IN p_firsts[v_nth] .. p_firsts[v_nth] + p_counts[v_nth] - 1 LOOP
+            FOR v_entry IN v_first .. v_first + v_batch - 1 LOOP
                 INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life,
                     batch, kind, keep, key, opens, answers, payload, embedder, vector, item, words,
                     checksum)
@@ -367,6 +368,7 @@ BEGIN
             v_version := indelible.version(v_number, v_life, v_end, v_generation);
             v_versions[v_nth] := v_version;
         END IF;
+        v_first := v_first + p_counts[v_nth];
         IF p_names[v_nth] IS DISTINCT FROM p_names[v_nth + 1] THEN
             UPDATE indelible.session SET log_end = v_end, deadline = v_deadline,
                 last_activity = greatest(last_activity, v_now),
