@@ -24,6 +24,7 @@ from memory_contract.contract_run import (
     select,
 )
 from memory_contract.gates import GATES
+from memory_contract.results import CaseResult
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers.pool import Worker, WorkerPool
@@ -145,6 +146,17 @@ def test_a_quick_run_takes_every_gate_in_turn_and_each_case_once_before_any_twic
     firsts = {item.case.id for item in ordered}
     assert {item.case.id for item in ordered[: len(firsts)]} == firsts
     assert not NOT_QUICK & {item.case.name for item in ordered}
+
+
+def test_in_a_quick_run_cases_that_are_not_claimed_take_no_turn():
+    known = CaseResult(gate="edges", case="any", mode="blocking", verdict="NOT CLAIMED")
+    items = [
+        Item(case=each, mode="blocking", known=known if "audit" in each.needs else None)
+        for each in all_cases()
+        if each.gate in {"lifecycle", "sequential"}
+    ]
+    running = [item.case.gate for item in order_quick(items) if item.known is None]
+    assert running[:6] == ["sequential", "lifecycle"] * 3
 
 
 def test_a_quick_run_leaves_out_what_it_has_no_time_for(monkeypatch):

@@ -191,13 +191,18 @@ def run_item(
 
 
 def order_quick(items: Sequence[Item]) -> list[Item]:
-    """The items of a quick run: gate by gate in turn, each case in one mode before any in two."""
+    """The items of a quick run: gate by gate in turn, each case in one mode before any in two.
+
+    Cases that are not claimed take no turn.
+    """
     ranks: Counter[str] = Counter()
     ranked = []
     for item in items:
         if item.case.gate in QUICK_GATES and item.case.name not in NOT_QUICK:
             ranks[item.case.id] += 1
             mode = ranks[item.case.id]
-            place = ranks[f"{item.case.gate} {mode}"] = ranks[f"{item.case.gate} {mode}"] + 1
+            place = ranks[f"{item.case.gate} {mode}"] + 1
+            if item.known is None:
+                ranks[f"{item.case.gate} {mode}"] = place
             ranked.append(((mode, place, QUICK_GATES.index(item.case.gate)), item))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
