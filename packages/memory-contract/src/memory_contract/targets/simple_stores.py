@@ -84,7 +84,7 @@ class SimpleHandle(StoreHandle):
     def __init__(self, store: Any, *, awaited: bool) -> None:
         super().__init__(store, awaited=awaited)
         self.exchanged: Any = None
-        self.no_limit = _find_limits(getattr(store, self.reader))
+        self.no_limit = dict.fromkeys(find_limits(getattr(store, self.reader)), _NO_LIMIT)
 
     def _exchange(self, value: Any) -> Any:
         self.exchanged = value
@@ -129,14 +129,14 @@ class SimpleHandle(StoreHandle):
         return [session_from_listed(item) for item in await self._call("list")]
 
 
-def _find_limits(read: Callable[..., Any]) -> dict[str, int]:
-    """What makes a read return everything, if it has a number for a default."""
+def find_limits(read: Callable[..., Any]) -> list[str]:
+    """The parameters that make a read return only so many by default."""
     try:
         parameters = inspect.signature(read).parameters
     except (TypeError, ValueError):
-        return {}
+        return []
     found = [name for name in _LIMITS if name in parameters]
-    return {name: _NO_LIMIT for name in found if type(parameters[name].default) is int}
+    return [name for name in found if type(parameters[name].default) is int]
 
 
 class MessagesHandle(SimpleHandle):
