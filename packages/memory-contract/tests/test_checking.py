@@ -134,7 +134,9 @@ def test_gates_and_cases_are_chosen_by_name():
     assert [c.id for c in select([], ["concurrency/append_storm"])] == ["concurrency/append_storm"]
     with pytest.raises(SelectionError, match="no gate 'speed'"):
         select(["speed"])
-    with pytest.raises(SelectionError, match="no case 'append_strom'"):
+    with pytest.raises(SelectionError, match=r"no gate 'concurency'.*did you mean concurrency"):
+        select(["concurency"])
+    with pytest.raises(SelectionError, match=r"no case 'append_strom'.*did you mean append_storm"):
         select([], ["append_strom"])
 
 
@@ -184,7 +186,12 @@ def test_every_case_says_what_it_does_and_what_it_catches():
     [
         ("no_such_module:thing", "cannot import"),
         ("under_test:no_such_thing", "cannot import"),
-        ("under_test:HandleOnAList", "speaks no vocabulary of the kit"),
+        ("under_test:smalest", "did you mean smallest"),
+        ("langchian:chat:history", "did you mean langchain"),
+        (
+            "under_test:HandleOnAList",
+            r'append and read.* Adapter\(open="under_test:HandleOnAList"\)',
+        ),
         ("under_test:", "name a URL"),
     ],
 )

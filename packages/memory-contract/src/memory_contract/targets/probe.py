@@ -39,7 +39,7 @@ from memory_contract.targets.simple_stores import (
     find_method,
     takes_arguments,
 )
-from memory_contract.targets.vocabulary import Sessions, Vocabulary
+from memory_contract.targets.vocabulary import IsAwaited, Sessions, Vocabulary
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, WorkersUnavailable
 
@@ -235,15 +235,16 @@ def _expect_opened(findings: Findings) -> None:
         raise Unreachable(
             f"the store cannot be opened and read: {format_error(error)}", hint=hint
         ) from error
-    if findings.is_simple and not any(each.appended for each in attempts):
-        error = next(each.raised for each in attempts if each.opened)
-        assert error is not None
+    # What ends a process or a task is no answer to a message of the wrong form.
+    errors = [each.raised for each in attempts if isinstance(each.raised, Exception)]
+    said = [error for error in errors if not isinstance(error, IsAwaited)]
+    if said and findings.is_simple and not any(each.appended for each in attempts):
         raise Unreachable(
             f"the store takes no message of the kit: {findings.opener.vocabulary.methods[0]} raised"
-            f" {format_error(error)}. Tried are dicts with role and content, objects with these"
+            f" {format_error(said[0])}. Tried are dicts with role and content, objects with these"
             " attributes, and the class that the parameter is annotated with; for anything else,"
             " write an Adapter"
-        ) from error
+        ) from said[0]
 
 
 def _expect_own_data(findings: Findings) -> None:
