@@ -45,8 +45,9 @@ from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, Wo
 
 # Finds the vocabulary of what a factory makes.
 Recognise = Callable[[Factory], Vocabulary]
-# A bound on what hangs: then only what was seen until then is known.
-PROBE_S_MAX: Final = 20.0
+# A bound on what hangs: then only what was seen until then is known. On a busy machine, frameworks
+# take many seconds to import.
+PROBE_S_MAX: Final = 60.0
 _SESSION: Final = "kit-probe"
 # Enough for a store that writes to its disk only now and then.
 _MORE_APPENDS: Final = 11
@@ -158,6 +159,8 @@ def build_adapter(
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
             )
+            if not any(each.on_disk for each in findings.attempts.values()):
+                findings.reach = "handle"
     if factory.is_told_nothing:
         findings.notes.append("it takes no workspace: each instance is on its own")
     findings.reach = claims.get("reach", findings.reach)
