@@ -120,6 +120,17 @@ def test_a_class_of_messages_and_a_class_of_turns_are_recorded(path, tmp_path):
     assert found[3].value == found[2].ids
 
 
+def test_messages_among_other_entries_are_recorded_as_an_append(path):
+    with record(indelible.open("memory:"), path, fresh=True) as store:
+        call = indelible.ToolCall(call_id="c", name="look", arguments={})
+        said = indelible.ChatMessage(role="user", content="here")
+        store.add_entries("s", (value for value in [said, call]))
+        assert store.get_history("s") == [said]
+    append, read = operations(path)
+    assert (append.op, append.roles) == ("append", ("user",))
+    assert read.value == append.ids
+
+
 @pytest.mark.parametrize("kind", [class_stores.RoleAndContent, class_stores.OneDict])
 def test_one_message_at_a_time_is_recorded_however_it_is_passed(path, tmp_path, kind):
     store = record(kind(tmp_path), path)
