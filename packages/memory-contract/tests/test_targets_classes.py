@@ -254,7 +254,6 @@ def test_a_class_that_hangs_does_not_hang_the_trial(monkeypatch):
     adapter, _ = taken("NeverAnswers")
     assert adapter.open is not None
     assert any("did not end" in note for note in adapter.notes)
-    assert adapter.reach == "handle", "who sees what it keeps is not known"
 
 
 async def test_a_class_can_be_tried_from_a_running_loop():

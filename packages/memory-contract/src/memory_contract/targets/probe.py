@@ -159,8 +159,6 @@ def build_adapter(
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
             )
-            if not any(each.on_disk for each in findings.attempts.values()):
-                findings.reach = "handle"
     if factory.is_told_nothing:
         findings.notes.append("it takes no workspace: each instance is on its own")
     findings.reach = claims.get("reach", findings.reach)
