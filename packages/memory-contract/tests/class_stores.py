@@ -9,7 +9,7 @@ import json
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from pathlib import Path
 
@@ -338,6 +338,23 @@ class Dicts(Kept):
         self.keep(session_id, [Said(m["role"], m["content"]) for m in messages])
 
 
+class OneAnnotated(Kept):
+    add_messages = None
+
+    def add_message(self, session_id: str, message: Said):
+        self.keep(session_id, [replace(message)])
+
+
+class Annotated(Kept):
+    def add_messages(self, session_id: str, messages: list[Said]):
+        self.keep(session_id, [replace(message) for message in messages])
+
+
+class TakesItsOwnAlone(Kept):
+    def add_messages(self, session_id, messages):
+        self.keep(session_id, [replace(message) for message in messages])
+
+
 # Text that is more than text
 
 
@@ -362,6 +379,11 @@ class Words(str):
 class Said:
     role: object
     content: str
+
+
+class TenByDefault(Kept):
+    def get_history(self, session_id, limit=10):
+        return self.kept(session_id)[-limit:]
 
 
 class EnumRoles(Kept):
@@ -471,6 +493,24 @@ class Snapshots(Kept):
             session_id,
             f"{session_id}/{name}",
         )
+
+
+class NamedSnapshots(Snapshots):
+    def save_snapshot(self, session_id, name):
+        self.run(
+            "INSERT INTO said (session, j) SELECT ?, j FROM said WHERE session = ?",
+            f"{session_id}/{name}",
+            session_id,
+        )
+
+
+class SnapshotsByReference(InMemory):
+    """A snapshot is the list itself, which goes on growing."""
+
+    def save_snapshot(self, session_id):
+        return session_id
+
+    def rollback_to_snapshot(self, session_id, snapshot_id): ...
 
 
 class ClearDoesNothing(Kept):

@@ -24,6 +24,7 @@ from memory_contract.contract_run import (
     select,
 )
 from memory_contract.gates import GATES
+from memory_contract.results import CaseResult
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers.pool import Worker, WorkerPool
@@ -133,7 +134,9 @@ def test_gates_and_cases_are_chosen_by_name():
     assert [c.id for c in select([], ["concurrency/append_storm"])] == ["concurrency/append_storm"]
     with pytest.raises(SelectionError, match="no gate 'speed'"):
         select(["speed"])
-    with pytest.raises(SelectionError, match="no case 'append_strom'"):
+    with pytest.raises(SelectionError, match=r"no gate 'concurency'.*did you mean concurrency"):
+        select(["concurency"])
+    with pytest.raises(SelectionError, match=r"no case 'append_strom'.*did you mean append_storm"):
         select([], ["append_strom"])
 
 
@@ -145,6 +148,17 @@ def test_a_quick_run_takes_every_gate_in_turn_and_each_case_once_before_any_twic
     firsts = {item.case.id for item in ordered}
     assert {item.case.id for item in ordered[: len(firsts)]} == firsts
     assert not NOT_QUICK & {item.case.name for item in ordered}
+
+
+def test_in_a_quick_run_cases_that_are_not_claimed_take_no_turn():
+    known = CaseResult(gate="edges", case="any", mode="blocking", verdict="NOT CLAIMED")
+    items = [
+        Item(case=each, mode="blocking", known=known if "audit" in each.needs else None)
+        for each in all_cases()
+        if each.gate in {"lifecycle", "sequential"}
+    ]
+    running = [item.case.gate for item in order_quick(items) if item.known is None]
+    assert running[:6] == ["sequential", "lifecycle"] * 3
 
 
 def test_a_quick_run_leaves_out_what_it_has_no_time_for(monkeypatch):
@@ -172,7 +186,12 @@ def test_every_case_says_what_it_does_and_what_it_catches():
     [
         ("no_such_module:thing", "cannot import"),
         ("under_test:no_such_thing", "cannot import"),
-        ("under_test:HandleOnAList", "speaks no vocabulary of the kit"),
+        ("under_test:smalest", "did you mean smallest"),
+        ("langchian:chat:history", "did you mean langchain"),
+        (
+            "under_test:HandleOnAList",
+            r'append and read.* Adapter\(open="under_test:HandleOnAList"\)',
+        ),
         ("under_test:", "name a URL"),
     ],
 )

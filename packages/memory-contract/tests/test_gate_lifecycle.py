@@ -142,6 +142,18 @@ class RefusesWhenClosed(SqliteStore):
     """Right: after the end, every call is an error."""
 
 
+class ClosesOnce(SqliteStore):
+    """Right: there is nothing to close any more."""
+
+    closed = False
+
+    def close(self):
+        if self.closed:
+            raise RuntimeError("closed already")
+        super().close()
+        self.closed = True
+
+
 class OpenForEver:
     """Right: there is nothing to close."""
 
@@ -152,7 +164,12 @@ class OpenForEver:
 
 @pytest.mark.parametrize(
     ("store", "verdict"),
-    [(RefusesWhenClosed, "PASS"), (ListStore, "PASS"), (OpenForEver, "NOT CLAIMED")],
+    [
+        (RefusesWhenClosed, "PASS"),
+        (ClosesOnce, "PASS"),
+        (ListStore, "PASS"),
+        (OpenForEver, "NOT CLAIMED"),
+    ],
 )
 def test_closing_may_end_everything_or_nothing(store, verdict):
     adapter = Adapter(open=store, reach="process")

@@ -12,6 +12,7 @@ import warnings
 
 import pytest
 
+import class_stores
 import indelible
 from class_stores import Kept
 from memory_contract import Ok, Policy, explain_trace, record
@@ -117,6 +118,55 @@ def test_a_class_of_messages_and_a_class_of_turns_are_recorded(path, tmp_path):
     assert [op.op for op in found] == ["append", "read", "append", "read"]
     assert found[1].value == found[0].ids
     assert found[3].value == found[2].ids
+
+
+def test_messages_among_other_entries_are_recorded_as_an_append(path):
+    with record(indelible.open("memory:"), path, fresh=True) as store:
+        call = indelible.ToolCall(call_id="c", name="look", arguments={})
+        said = indelible.ChatMessage(role="user", content="here")
+        store.add_entries("s", (value for value in [said, call]))
+        assert store.get_history("s") == [said]
+    append, read = operations(path)
+    assert (append.op, append.roles) == ("append", ("user",))
+    assert read.value == append.ids
+
+
+@pytest.mark.parametrize("kind", [class_stores.RoleAndContent, class_stores.OneDict])
+def test_one_message_at_a_time_is_recorded_however_it_is_passed(path, tmp_path, kind):
+    store = record(kind(tmp_path), path)
+    if kind is class_stores.RoleAndContent:
+        store.add_message("s", "user", "a")
+        store.add_message(session_id="s", role="user", content="a")
+    else:
+        store.add_message("s", {"role": "user", "content": "a"})
+        store.add_message(message={"role": "user", "content": "a"}, session_id="s")
+    store.get_history(session_id="s")
+    get_trace_writer(store).close()
+    one, two, read = operations(path)
+    assert (one.op, two.op, read.op) == ("append", "append", "read")
+    assert (one.roles, one.sizes) == (two.roles, two.sizes) == (("user",), (1,))
+    assert read.value == (*one.ids, *two.ids)
+
+
+def test_a_snapshot_that_its_caller_names_is_recorded_by_that_name(path, tmp_path):
+    store = record(class_stores.NamedSnapshots(tmp_path), path)
+    store.save_snapshot("s", "first")
+    store.rollback_to_snapshot("s", "first")
+    get_trace_writer(store).close()
+    assert [(op.op, op.snapshot) for op in operations(path)] == [
+        ("snapshot", "first"),
+        ("rollback", "first"),
+    ]
+
+
+def test_a_read_that_returns_few_by_default_is_not_taken_for_a_loss(path, tmp_path):
+    store = record(class_stores.TenByDefault(tmp_path), path)
+    for number in range(12):
+        store.add_messages("s", [class_stores.Said("user", str(number))])
+    assert len(store.get_history("s")) == 10
+    get_trace_writer(store).close()
+    assert [op.op for op in operations(path)] == ["append"] * 12
+    assert isinstance(explain_trace(path).verdict, Ok)
 
 
 def test_a_history_of_langchain_is_recorded(path):

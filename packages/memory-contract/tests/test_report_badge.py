@@ -12,8 +12,6 @@ from tests.support.report_samples import every_verdict, whole
 GATES_WITH_CASES = list(dict.fromkeys(found.gate for found in all_cases()))
 HIGHEST = GATES_WITH_CASES[-1]
 
-HIGHEST = GATES_WITH_CASES[-1]
-
 
 def without(report: Report, keep) -> Report:
     return replace(report, results=tuple(filter(keep, report.results)))
@@ -50,6 +48,12 @@ def test_a_whole_gate_without_those_below_is_not_called_nothing():
     report = without(whole(), lambda result: result.gate == "concurrency")
     passed = sum(result.verdict == "PASS" for result in report.results)
     assert build_badge(report).line.endswith(f": {passed} passed, sequential incomplete")
+
+
+def test_the_badge_counts_what_the_table_counts():
+    report = whole(append_storm="FAIL", ttl_ends_everything="NOT CLAIMED")
+    passed = sum(report.count(gate)["PASS"] for gate in report.gates)
+    assert build_badge(report).line.endswith(f": lifecycle · {passed} passed · 1 not claimed")
 
 
 def test_where_nothing_passed_nothing_is_proved():

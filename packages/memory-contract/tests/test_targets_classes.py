@@ -154,6 +154,8 @@ def test_a_factory_of_a_server_alone_gets_sessions_that_no_other_case_has(tmp_pa
         ("OneObject", "object", False),
         ("Dicts", "dict", True),
         ("Kept", "object", True),
+        ("OneAnnotated", "class", False),
+        ("Annotated", "class", True),
     ],
 )
 def test_a_message_is_passed_as_the_store_takes_it(name, form, batches):
@@ -198,23 +200,32 @@ def test_what_says_the_same_in_another_form_is_the_same(name):
         ("ListsRows", {"list"}),
         ("NamesAreNoMethods", set()),
         ("Snapshots", {"snapshot", "rollback"}),
+        ("NamedSnapshots", {"snapshot", "rollback"}),
     ],
 )
 def test_a_method_is_used_only_for_what_it_can_be_called_for(name, offers):
     adapter, _ = taken(name)
     assert adapter.capabilities == offers
     more = ["pop_from_the_end", "sessions_are_listed", "clear_then_append", "trim_keeps_the_newest"]
+    more += ["rollback_there_and_back"]
     assert failures(name, *CASES, *more) == {}
 
 
 def test_what_fails_a_trial_is_told_and_not_held_against_a_class():
     adapter, _ = taken("ClearDoesNothing")
     assert adapter.capabilities == set()
+    assert len(adapter.notes) == len(check(adapter, cases=CASES, seed=1).notes), "told once"
     told = "\n".join(adapter.notes)
     assert "not claimed: clear (clear did something else when it was tried)" in told
     assert "not claimed: fork (fork raised NotImplementedError: some day)" in told
     assert "not claimed: pop (pop raised IsAwaited" in told
     assert failures("ClearDoesNothing") == {}
+
+
+def test_a_rollback_that_does_nothing_is_held_against_a_class():
+    adapter, _ = taken("SnapshotsByReference")
+    assert adapter.capabilities == {"snapshot", "rollback"}
+    assert failures("SnapshotsByReference", "rollback_is_exact")
 
 
 def test_what_works_once_is_held_to_it():
@@ -375,3 +386,22 @@ def test_a_file_of_code_is_not_taken_for_a_store(name):
 def test_a_conversation_in_one_text_is_refused_and_not_accused():
     with pytest.raises(TargetError, match="load_memory returned one text"):
         resolve("class_stores:OneText")
+
+
+def test_a_store_that_takes_no_message_of_the_kit_is_not_accused():
+    with pytest.raises(Unreachable, match=r"add_messages raised TypeError: replace\(\) .* Adapter"):
+        resolve("class_stores:TakesItsOwnAlone")
+
+
+def test_a_read_that_returns_few_by_default_is_asked_for_all():
+    adapter, _ = taken("TenByDefault")
+    assert adapter.notes == ("by default it returns only so many; read with limit=1000000",)
+    assert failures("TenByDefault", "order_of_single_appends") == {}
+
+
+def test_a_store_that_shows_a_window_is_told_how_to_say_so():
+    report = check("class_stores:NewestTwenty", cases=["order_of_single_appends"], seed=1)
+    assert report.verdict == "FAIL"
+    assert any("--keeps-last 20" in note for note in report.notes), report.notes
+    report = check("class_stores:NewestTen", cases=["order_of_single_appends"], keeps_last=20)
+    assert not any("--keeps-last" in note for note in report.notes)

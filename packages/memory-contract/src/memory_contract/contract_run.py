@@ -14,6 +14,7 @@ from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.deviations import Deviations
+from memory_contract.errors import suggest
 from memory_contract.gates import GATES, Gate, Mode
 from memory_contract.results import CaseResult, Report
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
@@ -60,11 +61,13 @@ def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
     everything = all_cases()
     for gate in gates:
         if gate not in GATES:
-            raise SelectionError(f"there is no gate {gate!r}; there are {', '.join(GATES)}")
+            told = f"there is no gate {gate!r}; there are {', '.join(GATES)}"
+            raise SelectionError(told + suggest(gate, GATES))
     names = {name for found in everything for name in (found.name, found.id)}
     for name in cases:
         if name not in names:
-            raise SelectionError(f"there is no case {name!r}; `memory-contract cases` lists them")
+            told = f"there is no case {name!r}; `memory-contract cases` lists them"
+            raise SelectionError(told + suggest(name, names))
     chosen = [
         found
         for found in everything
@@ -191,13 +194,18 @@ def run_item(
 
 
 def order_quick(items: Sequence[Item]) -> list[Item]:
-    """The items of a quick run: gate by gate in turn, each case in one mode before any in two."""
+    """The items of a quick run: gate by gate in turn, each case in one mode before any in two.
+
+    Cases that are not claimed take no turn.
+    """
     ranks: Counter[str] = Counter()
     ranked = []
     for item in items:
         if item.case.gate in QUICK_GATES and item.case.name not in NOT_QUICK:
             ranks[item.case.id] += 1
             mode = ranks[item.case.id]
-            place = ranks[f"{item.case.gate} {mode}"] = ranks[f"{item.case.gate} {mode}"] + 1
+            place = ranks[f"{item.case.gate} {mode}"] + 1
+            if item.known is None:
+                ranks[f"{item.case.gate} {mode}"] = place
             ranked.append(((mode, place, QUICK_GATES.index(item.case.gate)), item))
     return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]

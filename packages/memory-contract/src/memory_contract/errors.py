@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class KitError(Exception):
     """A command could not do its work."""
@@ -32,3 +35,8 @@ class TargetError(ValueError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Ask whether a known name was meant that is written almost like this one."""
+    return "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, 1))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Flavour, is_async
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+# A chain of awaits is not longer than this.
+AWAITS_MAX: Final = 200
 
 
 class Loop:
@@ -59,6 +61,23 @@ def await_stepwise(
             yield step
         except BaseException as error:  # noqa: BLE001 -- a cancellation goes where it belongs
             thrown = error
+
+
+def iter_awaited(awaited: Any) -> Iterator[tuple[str, int, str]]:
+    """Yield the calls of a coroutine and of what it awaits, from the outermost on."""
+    for _ in range(AWAITS_MAX):
+        frame = _get_first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if frame is None:
+            return
+        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        inner = _get_first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        # Of `await_stepwise`, no attribute tells what it awaits.
+        awaited = frame.f_locals.get("awaitable") if inner is None else inner
+
+
+def _get_first(awaited: Any, *names: str) -> Any:
+    found = (getattr(awaited, name, None) for name in names)
+    return next((value for value in found if value is not None), None)
 
 
 def open_handle(

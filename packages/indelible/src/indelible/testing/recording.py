@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from indelible import AsyncMemoryStore, MemoryStore
+from indelible import AsyncMemoryStore, ChatMessage, MemoryStore
 from indelible.core.operations import Erase, ShowStage
 from indelible.core.verbs import VERBS, StoreVerb
 from memory_contract.traces.format import CALL
@@ -100,6 +100,13 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         batch = hash_messages(messages, hasher)
         return describe_append(session_id, batch, key=key, ttl_s=ttl_s(ttl))
 
+    def add_entries(
+        session_id: str, values: Any, *, key: str | None = None, ttl: Any = None, **_: Any
+    ) -> CallRecord:
+        # A history shows messages alone.
+        said = [value for value in values if isinstance(value, ChatMessage)]
+        return describe_append(session_id, hash_messages(said, hasher), key=key, ttl_s=ttl_s(ttl))
+
     def save_context(
         session_id: str,
         human_msg: str,
@@ -115,6 +122,7 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
     described: dict[str, MethodSpec] = {
         "add_message": MethodSpec(add_message, record_position),
         "add_messages": MethodSpec(add_messages, record_position, (1, "messages")),
+        "add_entries": MethodSpec(add_entries, None, (1, "values")),
         "save_context": MethodSpec(save_context, record_position),
         "get_history": MethodSpec(_get_history, record_messages),
         "load_memory": MethodSpec(

@@ -54,7 +54,7 @@ class ExpectedSession:
 
     def run(self, store: Client, *ops: OpName) -> list[ExpectedSession]:
         """Make these calls, as far as they are claimed and allowed; returns forked sessions."""
-        made = [self.step(store, op) for op in _claimed(store.context, ops) if self.allows(op)]
+        made = [self.step(store, op) for op in _list_claimed(store.context, ops) if self.allows(op)]
         return [forked for forked in made if forked is not None]
 
     def step(self, store: Client, op: OpName, **given: Any) -> ExpectedSession | None:
@@ -137,7 +137,7 @@ def _apply(state: ModelState, done: Operation) -> Iterable[ModelState]:
     return () if after is None else (after,)
 
 
-def _claimed(context: CaseContext, ops: Iterable[OpName]) -> list[OpName]:
+def _list_claimed(context: CaseContext, ops: Iterable[OpName]) -> list[OpName]:
     return [op for op in ops if op not in CAPABILITIES or context.claims(op)]
 
 
@@ -157,7 +157,7 @@ def run_program(store: Client, session: str, program: Sequence[OpName]) -> None:
 @case("sequential", catches="an error that only one order of operations shows")
 def short_programs(context: CaseContext) -> None:
     """Run every program of three operations after an append, and read after each."""
-    store, ops = context.open(), _claimed(context, OPS)
+    store, ops = context.open(), _list_claimed(context, OPS)
     for op in ops:
         run_program(store, context.new_session(), (op, "append"))
     programs = product(ops, repeat=STEPS)
@@ -186,7 +186,7 @@ def random_programs(context: CaseContext) -> None:
     """Run random operations on several sessions by turns, and read after each."""
     store, random = context.open(), context.random
     callers = [store] if context.adapter.reach == "handle" else [store, context.open()]
-    turn, ops = 2 if context.adapter.pairs else 1, _claimed(context, OPS)
+    turn, ops = 2 if context.adapter.pairs else 1, _list_claimed(context, OPS)
     expected = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
     for _ in pace(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):
         store, session = random.choice(callers), random.choice(expected)

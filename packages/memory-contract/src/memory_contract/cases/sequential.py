@@ -71,11 +71,18 @@ def order_of_single_appends(context: CaseContext) -> None:
     """Append a hundred entries one by one and read them after every ten."""
     store, session = context.open(), context.new_session()
     count = _count_appends(context, SINGLES)
+    appended: Ids = ()
     for number in pace(context, range(count), "single appends", least=20):
-        store.append(session)
+        appended += store.append(session)
         if number % 10 == 9:
             store.read(session)
-    store.read(session)
+    seen = store.read(session)
+    is_window = 1 < len(seen) < len(appended) and seen == appended[-len(seen) :]
+    if is_window and context.adapter.keeps_last is None:
+        context.note(
+            f"only the newest {len(seen)} of {len(appended)} entries are shown; a store that keeps"
+            f" so many on purpose is judged by that with --keeps-last {len(seen)}"
+        )
 
 
 @case("sequential", catches="ordering by a clock: what is written in one tick is swapped")

@@ -49,6 +49,7 @@ jobs:
         with:
           python-version: "3.12"
       # {about}
+      # memory-contract is not on PyPI yet: until it is, name your copy of it here.
       - run: pip install {packages}
       - run: memory-contract check {target} --full --report memory-contract-report
       - uses: actions/upload-artifact@v4

@@ -13,7 +13,7 @@ import selectors
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 from memory_contract.explorer.schedules import Chooser, Switch
+from memory_contract.handles import iter_awaited
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -31,8 +32,6 @@ _Args = TypeVarTuple("_Args")
 PASSED_OVER_MAX: Final = 1_000
 # A store that spins takes millions of steps: those are not written down.
 _TAKEN_MAX: Final = 100_000
-# A chain of awaits is not longer than this.
-_AWAITS_MAX: Final = 200
 
 THREADS: Final = "work was given to threads"
 WOKEN: Final = "another thread woke the event loop"
@@ -276,23 +275,5 @@ def find_task(callback: Callable[..., Any]) -> asyncio.Task[Any] | None:
 
 def _find_location(coroutine: Any) -> str:
     """`file.py:17 in append`: the innermost place that is neither asyncio's nor the kit's."""
-    calls = [each for each in _iter_awaited(coroutine) if not each[0].startswith((_ASYNCIO, _KIT))]
+    calls = [each for each in iter_awaited(coroutine) if not each[0].startswith((_ASYNCIO, _KIT))]
     return "{}:{} in {}".format(Path(calls[-1][0]).name, *calls[-1][1:]) if calls else ""
-
-
-def _iter_awaited(awaited: Any) -> Iterator[tuple[str, int, str]]:
-    """Yield the calls of a coroutine and of what it awaits, from the outermost on."""
-    for _ in range(_AWAITS_MAX):
-        frame = _get_first(awaited, "cr_frame", "gi_frame", "ag_frame")
-        if frame is None:
-            return
-        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-        awaited = _get_first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
-        if awaited is None:
-            # What counts the suspensions of a call stands between the call and its task.
-            awaited = frame.f_locals.get("awaitable")
-
-
-def _get_first(awaited: Any, *names: str) -> Any:
-    found = (getattr(awaited, name, None) for name in names)
-    return next((value for value in found if value is not None), None)

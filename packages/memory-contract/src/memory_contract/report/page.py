@@ -1,8 +1,7 @@
 """A report as one HTML file, which asks the network for nothing: its data, style and script inside.
 
 What a store named, and it may be anything, stands in the file only as JSON that no HTML parser can
-leave early, and comes onto the page only as text. Of the operations of each case, there are as many
-as one file can hold. A failure is also a small program that shows it again.
+leave early, and comes onto the page only as text.
 """
 
 from __future__ import annotations
@@ -12,29 +11,22 @@ import hashlib
 import html
 import json
 import re
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from importlib.resources import files
 from typing import Any, Final
 
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.checker.causes import find_likely_cause
-from memory_contract.checker.shrink import SHRINKABLE_MAX, minimal
-from memory_contract.checker.verdict import Anomaly
 from memory_contract.gates import GATES
-from memory_contract.history import Fault, Operation
 from memory_contract.printable import escape_unseen
-from memory_contract.report.as_json import describe_result, describe_run, operation
+from memory_contract.report.as_json import describe_result, describe_run
 from memory_contract.report.text import (
     VERDICTS,
     build_badge,
-    describe_scope,
     describe_target,
     reproduce,
     slug,
 )
-from memory_contract.results import CaseResult, Report
+from memory_contract.report.timelines import Timelines
+from memory_contract.results import Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")
 # The failures come first: what a page has room for is for them.
@@ -101,205 +93,3 @@ def _page(report: Report) -> dict[str, Any]:
             for result in report.results
         ],
     }
-
-
-# More operations of one case than a browser draws at once; the page says so where it leaves some.
-OPERATIONS_MAX: Final = 10_000
-# Ids in all operations of a page together, which make out its size: some ten megabytes.
-IDS_MAX: Final = 500_000
-# Failures of one case that can be looked at; the page says how many there are.
-FAILURES_MAX: Final = 12
-# Faults of one case that are drawn.
-FAULTS_MAX: Final = 500
-# For finding small histories, in all. What there is no time for is shown by its witness.
-SHRINKING_S_MAX: Final = 15.0
-
-
-class Timelines:
-    """Takes the operations of one case after the other into a page, while there is room."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._room = IDS_MAX
-        self._until = time.monotonic() + SHRINKING_S_MAX
-
-    def build(self, result: CaseResult) -> dict[str, Any]:
-        """The operations of a case, and its failures, which name them by their place."""
-        chosen = _chosen(result.failures)
-        small = [self._small(result, failure) for failure in chosen]
-        needed = [op for failure in chosen for op in (*failure.witness, *failure.beside)]
-        needed += [op for history in small for op in history]
-        operations = self._fitting(result, needed, {failure.session for failure in chosen})
-        places = {op: place for place, op in enumerate(operations)}
-        scope = describe_scope(result)
-        return {
-            "operations": [_plain(op) for op in operations],
-            "began_ns": scope.began_ns,
-            "recorded": len(result.history),
-            "failed": len(result.failures),
-            "bands": _bands(operations, result.faults[:FAULTS_MAX]),
-            "failures": [
-                self._failure(result, failure, history, places)
-                for failure, history in zip(chosen, small, strict=True)
-            ],
-        }
-
-    def _small(self, result: CaseResult, failure: Anomaly) -> list[Operation]:
-        """The smallest history that shows a failure; failing that, its witness."""
-        if failure.proved and time.monotonic() < self._until:
-            history = result.history
-            if len(history) > SHRINKABLE_MAX:
-                history = tuple(op for op in history if op.session == failure.session)
-            if len(history) <= SHRINKABLE_MAX:
-                return minimal(history, failure)
-        return list(failure.witness)
-
-    def _fitting(
-        self, result: CaseResult, needed: list[Operation], sessions: set[str]
-    ) -> list[Operation]:
-        """What the proofs need, then their sessions, then the rest from its beginning."""
-        ordered = sorted(result.history, key=lambda op: op.invoke_ns)
-        near = [op for op in ordered if op.session in sessions]
-        kept: dict[Operation, None] = dict.fromkeys(needed)
-        self._room -= sum(map(_weight, kept))
-        for op in (*near, *ordered):
-            if op in kept:
-                continue
-            if len(kept) >= OPERATIONS_MAX or self._room < _weight(op):
-                break
-            kept[op] = None
-            self._room -= _weight(op)
-        return sorted(kept, key=lambda op: op.invoke_ns)
-
-    def _failure(
-        self,
-        result: CaseResult,
-        failure: Anomaly,
-        history: list[Operation],
-        places: dict[Operation, int],
-    ) -> dict[str, Any]:
-        happened, _, why = failure.proof.partition("; ")
-        return {
-            "name": failure.name,
-            "session": failure.session,
-            "ids": list(failure.ids),
-            "happened": happened.rstrip("."),
-            "why": why[:1].upper() + why[1:],
-            # The table of causes is about what was proved.
-            "likely": (failure.proved and find_likely_cause(failure, result.faults)) or "",
-            "proved": failure.proved,
-            "witness": [places[op] for op in failure.witness],
-            "beside": [places[op] for op in failure.beside],
-            "minimal": [places[op] for op in history],
-            "program": build_program(self._report, result, failure, history),
-        }
-
-
-def _chosen(failures: tuple[Anomaly, ...]) -> list[Anomaly]:
-    """The first of each name, then others, in their order."""
-    firsts = {failure.name: place for place, failure in reversed(list(enumerate(failures)))}
-    places = sorted(range(len(failures)), key=lambda at: (at not in firsts.values(), at))
-    return [failures[place] for place in sorted(places[:FAILURES_MAX])]
-
-
-def _weight(op: Operation) -> int:
-    seen = len(op.value) if isinstance(op.value, tuple) else 1
-    return 8 + len(op.ids) + seen
-
-
-def _plain(op: Operation) -> dict[str, Any]:
-    found = operation(op)
-    return {"from": found.pop("invoke_ns"), "to": found.pop("complete_ns"), **found}
-
-
-def _bands(operations: Iterable[Operation], faults: tuple[Fault, ...]) -> list[dict[str, Any]]:
-    """What lies across all workers: moments in which a session may expire, and faults."""
-    bands: list[tuple[Any, ...]] = [
-        (f"{op.session} expires", "expiry", op.invoke_ns, op.complete_ns, op.session)
-        for op in operations
-        if op.op == "expire"
-    ]
-    bands += [(each.name, "fault", each.began_ns, each.ended_ns, None) for each in faults]
-    names = ("label", "kind", "from", "to", "session")
-    return [dict(zip(names, band, strict=True)) for band in bands]
-
-
-_JUDGED: Final = '''\
-"""{title}"""
-
-from memory_contract import Operation, Violated, explain, judge
-
-HISTORY = [
-{history}
-]
-
-
-def test_{name}():
-    verdict = judge(HISTORY{options})
-    assert isinstance(verdict, Violated), explain(verdict)
-    assert {anomaly} in {{found.name for found in verdict.anomalies}}, explain(verdict)
-
-
-if __name__ == "__main__":
-    print(explain(judge(HISTORY{options})))
-    test_{name}()
-'''
-
-_CHECKED: Final = '''\
-"""{title}"""
-
-from memory_contract import check
-
-
-def test_{name}():
-    report = check({target}, cases=[{case}], seed={seed}{options})
-    assert report.verdict == "PASS", [result.reason for result in report.results]
-
-
-if __name__ == "__main__":
-    test_{name}()
-'''
-
-
-def build_program(
-    report: Report, result: CaseResult, failure: Anomaly, history: Sequence[Operation]
-) -> str:
-    """Judges exactly this history again; what only the store can show, it asks the store for."""
-    title = escape_unseen(f"{failure.name.upper()}: {result.id}, seed {result.seed}")
-    title = title.replace("\\", "\\\\").replace('"', "'")
-    name = re.sub(r"\W+", "_", failure.name, flags=re.ASCII).strip("_").lower() or "failure"
-    if not failure.proved:
-        return _CHECKED.format(
-            title=title,
-            name=name,
-            # Without its password, which who runs it must fill in.
-            target=_literal(describe_target(report)),
-            case=_literal(result.case),
-            seed=result.seed,
-            options="" if report.keeps_last is None else f", keeps_last={report.keeps_last}",
-        )
-    began = min((op.invoke_ns for op in history), default=0)
-    return _JUDGED.format(
-        title=title,
-        name=name,
-        anomaly=_literal(failure.name),
-        history="\n".join(f"    {_operation(op, began)}," for op in history),
-        options=", flicker=True" if failure.name == "flickering entry" else "",
-    )
-
-
-def _operation(op: Operation, began: int) -> str:
-    """The call that makes it again, counted from where the history begins."""
-    shown = []
-    for each in fields(Operation):
-        value = getattr(op, each.name)
-        if each.name in ("invoke_ns", "complete_ns"):
-            shown.append(f"{each.name}={None if value is None else value - began}")
-        elif value not in (None, ()) or (each.name == "value" and value == ()):
-            shown.append(f"{each.name}={_literal(value)}")
-    return f"Operation({', '.join(shown)})"
-
-
-def _literal(value: object) -> str:
-    # In ASCII: nothing that is read in an editor may look like something else.
-    return ascii(value)

@@ -89,7 +89,10 @@ def failure_lines(report: Report, result: CaseResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Badge:
-    """The highest gate that was reached with every gate below it; None if not even the first."""
+    """The highest gate that was reached with every gate below it; None if not even the first.
+
+    The numbers are those of all gates.
+    """
 
     contract: str
     gate: Gate | None
@@ -97,8 +100,7 @@ class Badge:
     passed: int
     deviations: int
     not_claimed: int
-    # What passed anywhere, and the first gate that did not as a whole.
-    passed_anywhere: int = 0
+    # The first gate that did not pass as a whole.
     incomplete: Gate | None = None
 
     @property
@@ -107,9 +109,9 @@ class Badge:
         if self.gate is None:
             if self.failed:
                 return "failing"
-            if not self.passed_anywhere:
+            if not self.passed:
                 return "nothing proved"
-            return f"{self.passed_anywhere} passed, {self.incomplete} incomplete"
+            return f"{self.passed} passed, {self.incomplete} incomplete"
         written_down = f", {format_count(self.deviations, 'deviation')}" if self.deviations else ""
         return f"{self.gate}{written_down}"
 
@@ -129,15 +131,14 @@ def build_badge(report: Report) -> Badge:
         if not _passed(report, gate, {found.name for found in all_cases() if found.gate == gate}):
             break
         reached.append(gate)
-    verdicts = [result.verdict for result in report.results if result.gate in reached]
+    verdicts = [result.verdict for result in report.results]
     return Badge(
         contract=report.contract,
         gate=reached[-1] if reached else None,
-        failed=any(result.verdict == "FAIL" for result in report.results),
+        failed="FAIL" in verdicts,
         passed=verdicts.count("PASS"),
         deviations=verdicts.count("DEVIATION"),
         not_claimed=verdicts.count("NOT CLAIMED"),
-        passed_anywhere=sum(result.verdict == "PASS" for result in report.results),
         incomplete=next((gate for gate in GATES if gate not in reached), None),
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Adapter, import_from_here, import_object
 from memory_contract.calls import format_error
-from memory_contract.errors import TargetError
+from memory_contract.errors import TargetError, suggest
 from memory_contract.handles import Loop
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
@@ -156,7 +156,12 @@ def _import(target: str) -> Any:
     except ValueError as error:
         raise TargetError(f"cannot read {redact_url(target)!r}: name {KNOWN}") from error
     except (ImportError, AttributeError) as error:
-        raise TargetError(f"cannot import {redact_url(target)!r}: {redact(str(error))}") from error
+        meant = suggest(target.partition(":")[0], FRAMEWORKS)
+        if isinstance(error, AttributeError):
+            meant = suggest(error.name or "", dir(error.obj))
+        raise TargetError(
+            f"cannot import {redact_url(target)!r}: {redact(str(error))}{meant}"
+        ) from error
 
 
 def _from_adapter(adapter: Adapter, claims: Claims) -> Adapter:
@@ -189,7 +194,7 @@ def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
     if not callable(found):
         raise TargetError(f"{name} is neither an Adapter nor a factory nor a class: name {KNOWN}")
     if isinstance(found, type) and _recognise(found) is None:
-        raise TargetError(f"{name} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
+        raise _refuse_unknown(name, name, found)
     factory = bind(found, name, server=claims.get("server"))
     if factory.is_told_nothing:
         expect_no_files(factory, recognise_made)
@@ -222,11 +227,18 @@ def recognise_made(factory: Factory) -> Vocabulary:
         raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
     vocabulary = _recognise(store)
     if vocabulary is None:
-        raise TargetError(
-            f"{factory.name} returned {type(store).__name__}, which speaks no vocabulary of the"
-            f" kit: {_SPEAKS_NONE}"
-        )
+        what = f"{factory.name} returned {type(store).__name__}, which"
+        raise _refuse_unknown(factory.name, what, store)
     return vocabulary
+
+
+def _refuse_unknown(name: str, what: str, store: Any) -> TargetError:
+    if _is_handle(store):
+        return TargetError(
+            f"{what} has append and read, and who sees what it keeps is for an Adapter to say:"
+            f' adapter = Adapter(open="{name}")'
+        )
+    return TargetError(f"{what} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
 
 
 def _make_twice(factory: Factory) -> Any:

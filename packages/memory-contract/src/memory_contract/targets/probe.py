@@ -39,19 +39,22 @@ from memory_contract.targets.simple_stores import (
     find_method,
     takes_arguments,
 )
-from memory_contract.targets.vocabulary import Sessions, Vocabulary
+from memory_contract.targets.vocabulary import IsAwaited, Sessions, Vocabulary
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, WorkersUnavailable
 
 # Finds the vocabulary of what a factory makes.
 Recognise = Callable[[Factory], Vocabulary]
-# A bound on what hangs: then only what was seen until then is known.
-PROBE_S_MAX: Final = 20.0
+# A bound on what hangs: then only what was seen until then is known. On a busy machine, frameworks
+# take many seconds to import.
+PROBE_S_MAX: Final = 60.0
 _SESSION: Final = "kit-probe"
 # Enough for a store that writes to its disk only now and then.
 _MORE_APPENDS: Final = 11
 # Capabilities that no method of turns can have: one message, or a number of messages.
 _NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
+# The name of this method has one meaning, so a store is held to it whatever the trial shows.
+_UNMISTAKABLE: Final = frozenset({"rollback"})
 # Capabilities that are no method, so that a probe finds none of them.
 _WITHOUT_METHOD: Final = frozenset({"fields", "structure", "checksum"})
 # Parts of an interface that a store may leave out by raising `NotImplementedError`.
@@ -66,6 +69,7 @@ class ProbeAttempt:
     """What one attempt to write and read showed."""
 
     opened: bool = False
+    appended: bool = False
     works: bool = False
     has_waited: bool = False
     raised: BaseException | None = None
@@ -217,20 +221,31 @@ def _find_opener(findings: Findings, folders: Iterator[Path]) -> bool:
 
 
 def _expect_opened(findings: Findings) -> None:
-    """Raise for a store that could not be opened, or that does not speak as it should."""
+    """Raise for a store that could not be opened, or that takes no message of the kit."""
     attempts = list(findings.attempts.values())
     for each in attempts:
         if isinstance(each.raised, TargetError):
             raise each.raised
-    if any(each.opened for each in attempts) or not attempts:
+    if not attempts:
         return
     factory = findings.opener.factory
-    error = attempts[0].raised
-    assert error is not None
-    hint = write_factory(import_object(factory.name), factory.name) if factory.takes else ""
-    raise Unreachable(
-        f"the store cannot be opened and read: {format_error(error)}", hint=hint
-    ) from error
+    if not any(each.opened for each in attempts):
+        error = attempts[0].raised
+        assert error is not None
+        hint = write_factory(import_object(factory.name), factory.name) if factory.takes else ""
+        raise Unreachable(
+            f"the store cannot be opened and read: {format_error(error)}", hint=hint
+        ) from error
+    # What ends a process or a task is no answer to a message of the wrong form.
+    errors = [each.raised for each in attempts if isinstance(each.raised, Exception)]
+    said = [error for error in errors if not isinstance(error, IsAwaited)]
+    if said and findings.is_simple and not any(each.appended for each in attempts):
+        raise Unreachable(
+            f"the store takes no message of the kit: {findings.opener.vocabulary.methods[0]} raised"
+            f" {format_error(said[0])}. Tried are dicts with role and content, objects with these"
+            " attributes, and the class that the parameter is annotated with; for anything else,"
+            " write an Adapter"
+        ) from said[0]
 
 
 def _expect_own_data(findings: Findings) -> None:
@@ -307,6 +322,7 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
         handles.append(open_handle(adapter, workspace, flavour, loop))
         seen.opened = True
         _settle(handles[0].append(_SESSION, build_messages(ids.draw(pairs=pairs))), loop)
+        seen.appended = True
         _settle(handles[0].read(_SESSION), loop)
         for _ in range(0 if any(workspace.iterdir()) else _MORE_APPENDS):
             _settle(handles[0].append(_SESSION, build_messages(ids.draw(pairs=pairs))), loop)
@@ -430,6 +446,8 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
     loop = Loop() if flavour == "async" else None
     handle = open_handle(findings.build("probe"), next(folders), flavour, loop)
     pairs = bool(findings.opener.vocabulary.claims.get("pairs"))
+    for name, limit in handle.inner.no_limit.items():
+        findings.notes.append(f"by default it returns only so many; read with {name}={limit}")
     for capability, (name, *_) in METHODS.items():
         method = find_method(handle.inner.store, capability)
         if method is None or (pairs and capability in _NOT_OF_TURNS):
@@ -464,4 +482,5 @@ def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> s
     finally:
         with contextlib.suppress(BaseException):
             context.close()
-    return "" if works else "did something else when it was tried"
+    right = works or capability in _UNMISTAKABLE
+    return "" if right else "did something else when it was tried"

@@ -2,14 +2,16 @@
 
 The message style is `get_history` with `add_messages(session_id, messages)`,
 `add_message(session_id, message)` or `add_message(session_id, role, content)`. Other methods are
-used if they are called as in `METHODS` and do what their names say.
+used if they are called as in `METHODS` and do what their names say. A message that is annotated
+with a class is made of it, if the store takes no other.
 """
 
 from __future__ import annotations
 
 import inspect
+import secrets
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 from memory_contract.adapter import Capability, Message, Refused
 from memory_contract.calls import format_error
@@ -34,6 +36,11 @@ METHODS: Final[dict[Capability, tuple[str, ...]]] = {
     "list": ("list_sessions",),
 }
 
+# Parameters of a read that may have a number for a default: so many come back unless more are asked
+# for. The kit asks for all.
+_LIMITS: Final = ("limit", "last_n", "max_messages", "n", "k")
+_NO_LIMIT: Final = 1_000_000
+
 
 def find_method(store: Any, capability: Capability) -> Callable[..., Any] | None:
     """The method of an instance that is named after a capability."""
@@ -51,18 +58,33 @@ def takes_arguments(method: Callable[..., Any], capability: Capability) -> bool:
         signature = inspect.signature(method)
         signature.bind(*arguments)
     except (TypeError, ValueError):
-        return False
+        return capability == "snapshot" and takes_name(method)
     # What may be left out is a switch, and no session: `clear(everything=False)`.
     required = [each.default is each.empty for each in signature.parameters.values()]
     return all(required[: len(arguments)])
 
 
+def takes_name(save_snapshot: Callable[..., Any]) -> bool:
+    """Whether a snapshot is given its name by the caller: `save_snapshot(session_id, name)`."""
+    try:
+        parameters = inspect.signature(save_snapshot).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [each for each in parameters if each.default is each.empty]
+    return len([each for each in required if each.kind not in variadic]) == 2
+
+
 class SimpleHandle(StoreHandle):
     """What both styles share: the further methods of `METHODS`."""
+
+    # The method that reads.
+    reader: str
 
     def __init__(self, store: Any, *, awaited: bool) -> None:
         super().__init__(store, awaited=awaited)
         self.exchanged: Any = None
+        self.no_limit = dict.fromkeys(find_limits(getattr(store, self.reader)), _NO_LIMIT)
 
     def _exchange(self, value: Any) -> Any:
         self.exchanged = value
@@ -91,8 +113,11 @@ class SimpleHandle(StoreHandle):
         await self._change("clear", session)
 
     async def snapshot(self, session: str) -> Any:
-        answer = await self._call("snapshot", session)
-        return getattr(answer, "id", answer)
+        names = []
+        if takes_name(self.store.save_snapshot):
+            names.append(f"snapshot-{secrets.token_hex(4)}")
+        answer = await self._call("snapshot", session, *names)
+        return names[0] if names else getattr(answer, "id", answer)
 
     async def rollback(self, session: str, snapshot: Any) -> None:
         await self._call("rollback", session, snapshot)
@@ -104,33 +129,50 @@ class SimpleHandle(StoreHandle):
         return [session_from_listed(item) for item in await self._call("list")]
 
 
+def find_limits(read: Callable[..., Any]) -> list[str]:
+    """The parameters that make a read return only so many by default."""
+    try:
+        parameters = inspect.signature(read).parameters
+    except (TypeError, ValueError):
+        return []
+    found = [name for name in _LIMITS if name in parameters]
+    return [name for name in found if type(parameters[name].default) is int]
+
+
 class MessagesHandle(SimpleHandle):
-    """A store of messages. `form` says how one is passed: as an object, a dict or two texts."""
+    """A store of messages.
+
+    `form` says how one is passed: as an object, a dict, two texts, or the class that is annotated.
+    """
+
+    reader = "get_history"
 
     def __init__(self, store: Any, *, form: str = "object", **options: Any) -> None:
         super().__init__(store, **options)
         self._form = form
+        self._build_message: Callable[..., Any] = ChatMessage if form == "object" else dict
         if form == "texts":
             _expect_texts(store.add_message)
+        elif form == "class":
+            self._build_message = _find_message_class(
+                getattr(store, "add_messages", None) or store.add_message
+            )
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Add messages, as one batch if the store takes batches."""
         if callable(add_messages := getattr(self.store, "add_messages", None)):
-            batch = self._exchange([self._to_form(message) for message in messages])
+            batch = self._exchange([self._build_message(**message) for message in messages])
             await self.settle(add_messages(session, batch))
             return
         for message in messages:
             if self._form == "texts":
                 arguments = [message["role"], message["content"]]
             else:
-                arguments = [self._exchange(self._to_form(message))]
+                arguments = [self._exchange(self._build_message(**message))]
             await self.settle(self.store.add_message(session, *arguments))
 
-    def _to_form(self, message: Message) -> Any:
-        return ChatMessage(**message) if self._form == "object" else dict(message)
-
     async def read(self, session: str) -> list[Any]:
-        found = await self.settle(self.store.get_history(session))
+        found = await self.settle(self.store.get_history(session, **self.no_limit))
         _refuse_text(found, "get_history", "a list of messages")
         return messages_from_list(self._exchange(found))
 
@@ -149,8 +191,26 @@ def _expect_texts(add_message: Callable[..., Any]) -> None:
         raise TypeError("it takes no role and content")
 
 
+def _find_message_class(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The class that the second parameter, or what it is a list of, is annotated with.
+
+    Raises `TypeError` if it names none.
+    """
+    name = list(inspect.signature(method).parameters)[1]
+    try:
+        annotation = get_type_hints(method).get(name)
+    except Exception as error:
+        raise TypeError(f"the annotation of {name} cannot be read") from error
+    found = next(iter(get_args(annotation)), annotation)
+    if not isinstance(found, type) or issubclass(found, str):
+        raise TypeError(f"{name} is not annotated with a class")
+    return found
+
+
 class TurnsHandle(SimpleHandle):
     """A store of turns: what the user said and what the model answered."""
+
+    reader = "load_memory"
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Save turns, one call each."""
@@ -160,7 +220,7 @@ class TurnsHandle(SimpleHandle):
 
     async def read(self, session: str) -> list[Any]:
         """The turns, as messages."""
-        found = await self.settle(self._method("load_memory")(session))
+        found = await self.settle(self._method("load_memory")(session, **self.no_limit))
         _refuse_text(found, "load_memory", "a list of turns, such as pairs (human, ai)")
         return messages_from_turns(self._exchange(found))
 
@@ -174,13 +234,13 @@ VOCABULARIES: Final = (
         described="a store with add_messages and get_history",
         methods=("add_messages", "get_history"),
         handle=MessagesHandle,
-        variants=({"form": "object"}, {"form": "dict"}),
+        variants=({"form": "object"}, {"form": "dict"}, {"form": "class"}),
     ),
     Vocabulary(
         described="a store with add_message and get_history",
         methods=("add_message", "get_history"),
         handle=MessagesHandle,
-        variants=({"form": "texts"}, {"form": "dict"}, {"form": "object"}),
+        variants=({"form": "texts"}, {"form": "dict"}, {"form": "object"}, {"form": "class"}),
         claims={"batches": False},
     ),
     Vocabulary(

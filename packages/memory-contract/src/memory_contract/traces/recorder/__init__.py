@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from memory_contract.adapter import Adapter, import_object
 from memory_contract.handles import then
 from memory_contract.registry import RECORDERS, load_registered
+from memory_contract.targets.simple_stores import VOCABULARIES
 from memory_contract.traces.format import TraceHeader, TtlRefresh, WorkerKind
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.traces.recorder.methods import (
@@ -123,9 +124,7 @@ def _choose_methods(store: Any, session: str | None) -> tuple[MethodsBuilder, st
     if _offers(store, "add_items", "get_items"):
         name = _find_session(store, session)
         return functools.partial(build_openai_methods, name), name
-    if _offers(store, "add_messages", "get_history") or _offers(
-        store, "save_context", "load_memory"
-    ):
+    if any(_offers(store, *each.methods) for each in VOCABULARIES):
         return functools.partial(build_duck_methods, store), None
     if _offers(store, "add_messages", "clear", "messages"):
         name = _find_session(store, session)
@@ -134,8 +133,9 @@ def _choose_methods(store: Any, session: str | None) -> tuple[MethodsBuilder, st
         return build_handle_methods, None
     raise TypeError(
         f"cannot record {type(store).__name__}: it is no registered store, no handle with append"
-        " and read, no class with add_messages and get_history or save_context and load_memory, no"
-        " history of LangChain and no session of the OpenAI Agents SDK"
+        " and read, no class with add_message (or add_messages) and get_history or with"
+        " save_context and load_memory, no history of LangChain and no session of the OpenAI Agents"
+        " SDK"
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from memory_contract.targets.simple_messages import messages_from_list, messages_from_turns
@@ -201,33 +201,76 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     """Build the table of a class of messages or of turns."""
     from memory_contract.targets.simple_stores import (  # noqa: PLC0415
         METHODS,
+        find_limits,
         find_method,
         takes_arguments,
+        takes_name,
     )
 
-    def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> CallRecord:
-        return describe_append(session, hash_messages(messages, hasher))
-
-    def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any, **__: Any) -> CallRecord:
-        return describe_append(session, hash_turn(human_msg, ai_msg, hasher))
-
-    def read(session: str, *rest: Any, **options: Any) -> CallRecord:
-        # A read of a part is not judged.
-        return CallRecord(CALL if rest or options else "read", session)
-
-    found: dict[str, MethodSpec] = {
-        "add_messages": MethodSpec(add_messages, None, (1, "messages")),
-        "get_history": MethodSpec(read, record_list),
-    }
-    for letter in ("", "a"):
-        found[f"{letter}save_context"] = MethodSpec(save_context)
-        found[f"{letter}load_memory"] = MethodSpec(read, record_turns)
+    found: dict[str, MethodSpec] = {}
+    for name, spec in _build_append_and_read(hasher).items():
+        if callable(method := getattr(store, name, None)):
+            is_part = spec.read_result is not None and find_limits(method)
+            found[name] = replace(spec, describe=describe_session_call) if is_part else spec
     for capability, (name, *_) in METHODS.items():
         method = find_method(store, capability)
         # Any other method may change the store in a way that the recorder does not know.
         if method is not None and takes_arguments(method, capability):
-            found[name] = _DUCK_METHODS[capability]
-    return found
+            named = capability == "snapshot" and takes_name(method)
+            found[name] = (
+                MethodSpec(_describe_named_snapshot) if named else _DUCK_METHODS[capability]
+            )
+    return {
+        name: replace(spec, describe=_take_positions(getattr(store, name), spec.describe))
+        for name, spec in found.items()
+    }
+
+
+def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
+    def add_message(session: str, message: Any, *rest: Any) -> CallRecord:
+        fields = read_fields(message)
+        if isinstance(message, str) and rest:
+            fields = {"role": message, "content": rest[0]}
+        return describe_append(session, [hasher.hash_message(fields)])
+
+    def add_messages(session: str, messages: Any, *_: Any) -> CallRecord:
+        return describe_append(session, hash_messages(messages, hasher))
+
+    def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any) -> CallRecord:
+        return describe_append(session, hash_turn(human_msg, ai_msg, hasher))
+
+    def read(session: str, *rest: Any) -> CallRecord:
+        # A read of a part is not judged.
+        return CallRecord(CALL if rest else "read", session)
+
+    return {
+        "add_message": MethodSpec(add_message),
+        "add_messages": MethodSpec(add_messages, None, (1, "messages")),
+        "get_history": MethodSpec(read, record_list),
+        "save_context": MethodSpec(save_context),
+        "load_memory": MethodSpec(read, record_turns),
+        "asave_context": MethodSpec(save_context),
+        "aload_memory": MethodSpec(read, record_turns),
+    }
+
+
+def _take_positions(
+    method: Callable[..., Any], describe: Callable[..., CallRecord]
+) -> Callable[..., CallRecord]:
+    """Describe calls by the positions of their arguments, whatever the method names them."""
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return describe
+
+    def describe_call(*arguments: Any, **options: Any) -> CallRecord:
+        return describe(*signature.bind(*arguments, **options).arguments.values())
+
+    return describe_call
+
+
+def _describe_named_snapshot(session: str, name: Any, *_: Any) -> CallRecord:
+    return CallRecord("snapshot", session, snapshot=str(name))
 
 
 def _describe_trim(session: str, *_: Any, **__: Any) -> CallRecord:
