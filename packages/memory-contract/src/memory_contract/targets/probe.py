@@ -45,9 +45,8 @@ from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, Wo
 
 # Finds the vocabulary of what a factory makes.
 Recognise = Callable[[Factory], Vocabulary]
-# A bound on what hangs: then only what was seen until then is known. On a busy machine, frameworks
-# take many seconds to import.
-PROBE_S_MAX: Final = 60.0
+# A bound on what hangs: then only what was seen until then is known.
+PROBE_S_MAX: Final = 20.0
 _SESSION: Final = "kit-probe"
 # Enough for a store that writes to its disk only now and then.
 _MORE_APPENDS: Final = 11
@@ -414,6 +413,9 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
         return "machine"
     if not any(each.seen_by_other for each in attempts):
         return "handle"
+    # This stays if time is up before another process has answered: on a busy machine, frameworks
+    # take many seconds to import.
+    findings.reach = "process"
     adapter = findings.build("probe")
     try:
         pool = WorkerPool(adapter)

@@ -20,7 +20,7 @@ from indelible.backends.postgres.statements import (
 from indelible.backends.postgres.transaction import PostgresTransaction
 from indelible.core import handlers
 from indelible.core.codec import KIND_BYTES, has_kind
-from indelible.core.operations import EntrySlice, Read, StoredEntry
+from indelible.core.operations import EntrySlice, Head, Read, ReadHead, StoredEntry
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, SessionRow
 from indelible.errors import BusyError
 from indelible.model import Kind
@@ -58,6 +58,12 @@ async def read(context: PostgresContext, op: Read) -> EntrySlice:
     raise BusyError(f"session {op.session!r} was vacuumed again and again while it was read")
 
 
+@HANDLERS.handles(ReadHead)
+async def read_head(context: PostgresContext, op: ReadHead) -> Head:
+    """Read a session without its entries."""
+    return await handlers.read_head(_Reader(context), op)
+
+
 class _Reader(PostgresTransaction):
     """Reads outside of a transaction, which saves its round trips.
 
@@ -68,13 +74,15 @@ class _Reader(PostgresTransaction):
 
     __slots__ = ("_loaded", "_newest", "_others")
 
-    def __init__(self, context: PostgresContext, op: Read) -> None:
+    def __init__(self, context: PostgresContext, op: Read | None = None) -> None:
         super().__init__(context, writes=False)
-        kinds = KIND_NUMBER.items()
-        self._others = IntArray(n for kind, n in kinds if op.kinds and kind not in op.kinds)
-        is_simple = op.newest and op.start is None and op.frozen is None
-        self._newest = op.limit + 1 if is_simple and op.limit is not None else 0
+        self._newest, self._others = 0, IntArray()
         self._loaded: Rows = []
+        if op is not None:
+            kinds = KIND_NUMBER.items()
+            self._others = IntArray(n for kind, n in kinds if op.kinds and kind not in op.kinds)
+            is_simple = op.newest and op.start is None and op.frozen is None
+            self._newest = op.limit + 1 if is_simple and op.limit is not None else 0
 
     async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
         context = self._context
