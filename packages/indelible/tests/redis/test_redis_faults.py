@@ -4,13 +4,13 @@ import asyncio
 import threading
 
 import pytest
-from redis_writers import Writer, insist, texts
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
 from indelible.backends.redis.requests import LostError
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers.ports import reserve_port
+from tests.support.redis_writers import Writer, insist, texts
 from tests.support.wait import wait_until
 
 
