@@ -24,8 +24,8 @@ KIT_TESTS := packages/memory-contract/tests
 GOLDEN_TESTS := packages/pytest-snapshot-db/tests
 QUICK = --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" tests/test_shape.py \
 	$(addprefix packages/indelible/tests/,unit behaviour) \
-	$(filter-out %_agreement.py %_brute_force.py %_detection.py %_soundness.py,$(wildcard $(KIT_TESTS)/test_kit_*.py)) \
-	$(filter-out %_folder.py %_page.py,$(wildcard $(KIT_TESTS)/test_report_*.py)) \
+	$(filter-out %_agreement.py %_brute_force.py %_detection.py %_soundness.py,$(wildcard $(KIT_TESTS)/checker/test_kit_*.py)) \
+	$(filter-out %_folder.py %_page.py,$(wildcard $(KIT_TESTS)/report/test_report_*.py)) \
 	$(addprefix $(GOLDEN_TESTS)/test_,compare.py copy_live.py)
 # The versions of Python that we support; those that pyenv or the PATH has are tested.
 VERSIONS := 3.11 3.12 3.13
@@ -111,7 +111,7 @@ test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we s
 	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_plugin_matrix.py
 
 test-frameworks: $(READY) frameworks ## The kit beside every framework, also those that are too large for `make test`
-	$(BIN)/pytest $(KIT_TESTS)/test_targets_beside.py
+	$(BIN)/pytest $(KIT_TESTS)/targets/test_targets_beside.py
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
@@ -132,7 +132,7 @@ soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on wit
 SEEDS ?= 50
 soak-kit: $(READY) ## The kit against every goldfish with SEEDS (50) seeds, each as a test; all of the fault loops
 	INDELIBLE_SEEDS=$(SEEDS) INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
-		$(addprefix packages/memory-contract/tests/test_,goldfish.py incidents.py) tests/faults
+		$(KIT_TESTS)/cases/test_goldfish.py $(KIT_TESTS)/traces/test_incidents.py tests/faults
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .

@@ -9,7 +9,6 @@ import time
 from xml.etree import ElementTree as ET
 
 import pytest
-from test_cli_terminal import at_a_terminal
 
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.cli.check import is_quick, parse_seconds
@@ -17,6 +16,7 @@ from memory_contract.cli.main import build_parser
 from memory_contract.errors import UsageError
 from memory_contract.gates import GATES
 from memory_contract.goldfish import GOLDFISH
+from tests.support.terminal import at_a_terminal
 from tests.support.transcripts import environment
 
 PROGRAM = "memory-contract"

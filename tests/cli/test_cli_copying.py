@@ -6,10 +6,10 @@ import sys
 
 import apsw
 import pytest
-from test_cli_terminal import at_a_terminal
 
 import indelible
 from tests.support.prepared_store import NINE_O_CLOCK
+from tests.support.terminal import at_a_terminal
 from tests.support.transcripts import environment
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import test_blocks
-from test_blocks import ROOT, Block, blocks, name_of, prose
 
 from memory_contract.faults.servers.valkey import ValkeyServer
+from tests.docs import test_blocks
+from tests.docs.test_blocks import ROOT, Block, blocks, name_of, prose
 from tests.support import postgres_server
 
 DOCS = ROOT / "docs"

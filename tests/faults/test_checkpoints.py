@@ -7,8 +7,6 @@ from contextlib import closing
 from random import Random
 
 import pytest
-from walked import SEAMS
-from walked_saver import DOES, PREPARED, open_synced_saver, open_walked_saver, put, put_writes
 
 import indelible
 from indelible.adapters.langgraph import IndelibleSaver
@@ -17,6 +15,15 @@ from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import build_final_files, build_images, write_files
 from memory_contract.workers.pool import WorkerLost, WorkerPool
+from tests.faults.walked import SEAMS
+from tests.faults.walked_saver import (
+    DOES,
+    PREPARED,
+    open_synced_saver,
+    open_walked_saver,
+    put,
+    put_writes,
+)
 from tests.support import postgres_server, stores
 from tests.support.crash_points import CrashPoints
 
@@ -127,7 +134,7 @@ POWER_CUTS = 40
 def test_a_power_cut_leaves_all_of_a_step_or_nothing(verb, tmp_path):
     recorded = tmp_path / "recorded"
     recorded.mkdir()
-    pool = WorkerPool(Adapter(open=open_synced_saver, name="sqlite"), ["walked_saver"])
+    pool = WorkerPool(Adapter(open=open_synced_saver, name="sqlite"), ["tests.faults.walked_saver"])
     with closing(pool):
         worker = pool.start_worker()
         worker.ask("install_plugin", FaultyDisk(recorded, remember=True))

@@ -7,12 +7,12 @@ first of a fresh process; then it prepares a session, and dies in the middle of 
 import os
 
 import pytest
-from walked import DOES, SEAMS, OpenWalked
 
 from indelible.core.operations import Audited
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS
 from memory_contract import Adapter
 from memory_contract.workers.pool import WorkerLost, WorkerPool
+from tests.faults.walked import DOES, SEAMS, OpenWalked
 from tests.support import postgres_server, stores
 from tests.support.crash_points import CrashPoints
 

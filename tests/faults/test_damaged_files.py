@@ -1,9 +1,9 @@
 """Files that were damaged are loud, or do no harm."""
 
 import pytest
-from bad_disks import TIMES, expect_pass, ours, result_of
 
 from memory_contract.cases.damage import DamagedFiles
+from tests.faults.bad_disks import TIMES, expect_pass, ours, result_of
 
 FLIPS = 250
 

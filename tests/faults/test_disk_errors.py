@@ -1,12 +1,12 @@
 """A disk that fails, or is full: once and from then on, at every call there is."""
 
 import pytest
-from bad_disks import TIMES, expect_pass, ours, result_of
-from gives_up import GivesUp
 
 from memory_contract.cases.disk_errors import DiskErrors, RecoveryErrors
 from memory_contract.faults.vfs.disk import ERRORS
 from memory_contract.goldfish.registry import build_adapter
+from tests.faults.bad_disks import TIMES, expect_pass, ours, result_of
+from tests.faults.gives_up import GivesUp
 
 ALL = 10**6
 LOOPS = {

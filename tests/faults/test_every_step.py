@@ -1,11 +1,11 @@
 """Whoever writes is killed at a step to its files, at every one there is."""
 
 import pytest
-from bad_disks import expect_pass, ours, result_of
 
 from memory_contract.cases.crashes import Kills
 from memory_contract.cases.workload import NEEDS
 from memory_contract.goldfish import GOLDFISH, RIGHT
+from tests.faults.bad_disks import expect_pass, ours, result_of
 from tests.support import disk_goldfish  # noqa: F401 -- registers them
 
 ALL = 10**6

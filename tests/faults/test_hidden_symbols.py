@@ -3,11 +3,11 @@
 import _ctypes
 import _sqlite3
 
-import hidden_symbols
 import pytest
-from bad_disks import result_of
 
 from memory_contract.faults.tiers import list_fault_tools
+from tests.faults import hidden_symbols
+from tests.faults.bad_disks import result_of
 
 CASES = ["power_loss", "io_error_loop", "disk_full_loop", "io_error_in_recovery"]
 

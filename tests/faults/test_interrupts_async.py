@@ -5,9 +5,9 @@ import gc
 import itertools
 
 import pytest
-from test_interrupts import BATCH, BEFORE, SOAK, STRIDE, options_of, place_of
 
 import indelible
+from tests.faults.test_interrupts import BATCH, BEFORE, SOAK, STRIDE, options_of, place_of
 from tests.support import stores
 from tests.support.interrupts import HANGS_S, Thread, interrupted
 

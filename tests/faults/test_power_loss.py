@@ -1,11 +1,11 @@
 """The power goes at any moment, and what was acknowledged is there when it comes back."""
 
 import pytest
-from bad_disks import TIMES, expect_pass, opened_at_process, ours, result_of
-from correct_on_disk import WalNormal
 
 from memory_contract.cases.crashes import PowerCuts
 from memory_contract.goldfish.registry import RIGHT, build_adapter
+from tests.faults.bad_disks import TIMES, expect_pass, opened_at_process, ours, result_of
+from tests.faults.correct_on_disk import WalNormal
 from tests.support.disk_goldfish import UnsyncedFolder, WalFull
 
 # Two thousand power cuts in all; twenty thousand in a soak.

@@ -1,11 +1,11 @@
 """Right stores on the standard library's SQLite get over every bad day of their disk."""
 
 import pytest
-from bad_disks import expect_pass, result_of
-from correct_on_disk import CORRECT_ON_DISK
 
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.goldfish.registry import GOLDFISH
+from tests.faults.bad_disks import expect_pass, result_of
+from tests.faults.correct_on_disk import CORRECT_ON_DISK
 
 CASES = [
     "power_loss",

@@ -6,9 +6,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neighbours import Neighbours, leaked
 
 from indelible import ConflictError, MemoryStoreError, UsageError
+from tests.fuzz.neighbours import Neighbours, leaked
 from tests.support.verbs import CALLS, WithOptions, list_parameters
 
 NUMBERS = st.one_of(

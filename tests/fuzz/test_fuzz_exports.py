@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
-from neighbours import Neighbours, leaked
 
 import indelible
 from indelible import ChatMessage, ConflictError, FormatError
+from tests.fuzz.neighbours import Neighbours, leaked
 from tests.support.stores import unsynced
 
 NUMBERS = st.one_of(

@@ -8,7 +8,15 @@ from scoreboard import results
 from scoreboard.__main__ import main
 from scoreboard.markdown_page import to_markdown
 from scoreboard.stores import STORES
-from scoreboard_runs import FILE, OURS, SQL, found_by_search, passed, run_of, three_stores
+from tests.scoreboard.scoreboard_runs import (
+    FILE,
+    OURS,
+    SQL,
+    found_by_search,
+    passed,
+    run_of,
+    three_stores,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -6,7 +6,7 @@ from scoreboard import results
 from scoreboard.cases import GATES
 from scoreboard.results import Outcome, merged
 from scoreboard.verdicts import choose_verdict, count_compared, differences, findings, verdict
-from scoreboard_runs import (
+from tests.scoreboard.scoreboard_runs import (
     FILE,
     LOST,
     OURS,

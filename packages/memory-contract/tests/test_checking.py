@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import under_test
 from memory_contract import Adapter, Unreachable, check, contract_run, read_deviations
 from memory_contract import runner as runner_module
 from memory_contract.cases.case import REGISTRY
@@ -28,13 +27,14 @@ from memory_contract.results import CaseResult
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers.pool import Worker, WorkerPool
+from tests.support.kit import under_test
 
 RIGHT = [
-    "under_test:ListUnderALock",
-    "under_test:AwaitedList",
-    "under_test:AwaitedListThatGivesWay",
-    "under_test:Turns",
-    "under_test:smallest",
+    "tests.support.kit.under_test:ListUnderALock",
+    "tests.support.kit.under_test:AwaitedList",
+    "tests.support.kit.under_test:AwaitedListThatGivesWay",
+    "tests.support.kit.under_test:Turns",
+    "tests.support.kit.under_test:smallest",
 ]
 
 
@@ -50,7 +50,7 @@ def test_a_right_store_is_accused_of_nothing(target):
 
 
 def test_a_store_that_writes_lists_back_is_caught_in_threads_and_processes():
-    report = check("under_test:WritesItAllBack", gates=["concurrency"], seed=1)
+    report = check("tests.support.kit.under_test:WritesItAllBack", gates=["concurrency"], seed=1)
     assert (report.verdict, report.exit_code) == ("FAIL", 1)
     for mode in ("threads", "processes"):
         assert verdicts(report)["append_storm", mode] == "FAIL"
@@ -60,12 +60,12 @@ def test_a_store_that_writes_lists_back_is_caught_in_threads_and_processes():
 
 
 def test_the_same_sin_between_two_awaits_is_caught_in_tasks():
-    report = check("under_test:AwaitedWriteBack", cases=["append_storm"], seed=1)
+    report = check("tests.support.kit.under_test:AwaitedWriteBack", cases=["append_storm"], seed=1)
     assert verdicts(report)["append_storm", "tasks"] == "FAIL"
 
 
 def test_calls_that_never_give_way_cannot_overlap_and_are_not_held_against_it():
-    report = check("under_test:AwaitedList", gates=["concurrency"], seed=1)
+    report = check("tests.support.kit.under_test:AwaitedList", gates=["concurrency"], seed=1)
     result = next(r for r in report.results if r.case == "append_storm")
     assert result.verdict == "NOT CLAIMED"
     assert "gave way" in result.reason
@@ -74,7 +74,9 @@ def test_calls_that_never_give_way_cannot_overlap_and_are_not_held_against_it():
 
 
 def test_an_error_that_says_nothing_about_the_data_is_a_failure():
-    report = check("under_test:RaisesWhenCrowded", cases=["gathered_turns_all_land"], seed=1)
+    report = check(
+        "tests.support.kit.under_test:RaisesWhenCrowded", cases=["gathered_turns_all_land"], seed=1
+    )
     (result,) = [r for r in report.results if r.mode == "threads"]
     assert result.verdict == "FAIL"
     assert result.failures[0].name == "unexpected error"
@@ -94,13 +96,13 @@ def test_the_same_seed_asks_for_the_same_calls(subject):
 
 def test_who_cannot_be_opened_is_not_judged():
     with pytest.raises(Unreachable, match="ConnectionError: nobody there"):
-        check("under_test:CannotBeOpened")
+        check("tests.support.kit.under_test:CannotBeOpened")
 
 
 def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
     monkeypatch.setattr(runner_module, "CASE_S_MAX", 0.5)
     monkeypatch.setattr(probe, "PROBE_S_MAX", 1.0)
-    report = check("under_test:Hangs", cases=["append_then_read"], seed=1)
+    report = check("tests.support.kit.under_test:Hangs", cases=["append_then_read"], seed=1)
     (result,) = report.results
     assert result.verdict == "UNKNOWN"
     assert "hangs, or is too slow" in result.reason
@@ -185,12 +187,12 @@ def test_every_case_says_what_it_does_and_what_it_catches():
     ("target", "words"),
     [
         ("no_such_module:thing", "cannot import"),
-        ("under_test:no_such_thing", "cannot import"),
-        ("under_test:smalest", "did you mean smallest"),
+        ("tests.support.kit.under_test:no_such_thing", "cannot import"),
+        ("tests.support.kit.under_test:smalest", "did you mean smallest"),
         ("langchian:chat:history", "did you mean langchain"),
         (
-            "under_test:HandleOnAList",
-            r'append and read.* Adapter\(open="under_test:HandleOnAList"\)',
+            "tests.support.kit.under_test:HandleOnAList",
+            r'append and read.* Adapter\(open="tests.support.kit.under_test:HandleOnAList"\)',
         ),
         ("under_test:", "name a URL"),
     ],
@@ -214,7 +216,7 @@ def test_a_claim_that_the_kit_does_not_know_is_refused(name, value):
 
 
 def test_a_class_is_taken_as_it_is():
-    turns = resolve("under_test:Turns")
+    turns = resolve("tests.support.kit.under_test:Turns")
     assert turns.pairs
     assert turns.reach == "machine"
     assert turns.open is not None
@@ -258,7 +260,7 @@ def test_a_store_that_cannot_travel_is_not_run_in_processes(tmp_path):
 
 @pytest.mark.parametrize("name", ["HandsOutItsList", "KeepsTheCallersList", "HandsOutItsTurns"])
 def test_memory_that_is_shared_with_the_caller_is_seen_through_a_class_too(name):
-    report = check(f"under_test:{name}", cases=["reads_are_copies"], seed=1)
+    report = check(f"tests.support.kit.under_test:{name}", cases=["reads_are_copies"], seed=1)
     assert [f.name for r in report.results for f in r.failures] == ["alias"]
 
 
@@ -266,7 +268,7 @@ def test_what_is_written_down_as_a_deviation_is_no_failure(tmp_path):
     listed = tmp_path / "known.toml"
     listed.write_text('[concurrency.append_storm]\nreason = "it writes whole lists back"\n')
     report = check(
-        "under_test:WritesItAllBack",
+        "tests.support.kit.under_test:WritesItAllBack",
         cases=["append_storm"],
         seed=1,
         deviations=read_deviations(listed),
@@ -277,7 +279,10 @@ def test_what_is_written_down_as_a_deviation_is_no_failure(tmp_path):
 
 @pytest.mark.parametrize("name", ["Exits", "CancelsItself"])
 def test_a_store_cannot_end_the_kit(name):
-    report = check(f"under_test:{name}", cases=["append_then_read", "gathered_turns_all_land"])
+    report = check(
+        f"tests.support.kit.under_test:{name}",
+        cases=["append_then_read", "gathered_turns_all_land"],
+    )
     assert {r.verdict for r in report.results} <= {"FAIL", "NOT CLAIMED"}
     assert report.exit_code == 1
 
@@ -298,7 +303,9 @@ def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
         workers.append(self.pid)
 
     monkeypatch.setattr(Worker, "__init__", noted)
-    report = check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
+    report = check(
+        "tests.support.kit.under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1
+    )
     assert report.verdict == "UNKNOWN"
     assert workers
     for pid in workers:
@@ -366,12 +373,11 @@ def told(self, *pipes):
     print(self.pid, flush=True)
 
 Worker.__init__ = told
-check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
+check("tests.support.kit.under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
 """
 
 
 def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
-    folder = str(Path(__file__).parent)
     # In threads it hangs as well, until it is left behind: that must not take four minutes.
     quick = (
         "from memory_contract import runner\nrunner.CASE_S_MAX = 2.0\n"
@@ -379,7 +385,7 @@ def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
     )
     kit = subprocess.Popen(
         [sys.executable, "-c", quick + KIT],
-        env={**os.environ, "PYTHONPATH": folder},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -417,11 +423,11 @@ def imported_by_a_worker(target):
 def test_workers_import_what_the_store_stands_on_and_nothing_else():
     assert "apsw" in imported_by_a_worker("sqlite:///x.db")
     others = ("pytest", "_pytest", "hypothesis", "indelible")
-    ours = imported_by_a_worker("under_test:Turns")
+    ours = imported_by_a_worker("tests.support.kit.under_test:Turns")
     assert [name for name in ours if name.startswith(others)] == []
 
 
 def test_workers_import_the_framework_of_a_store_and_not_the_module_of_its_factory():
-    imported = imported_by_a_worker("langchain:framework_factories:in_files")
+    imported = imported_by_a_worker("langchain:tests.support.kit.framework_factories:in_files")
     assert "langchain_core" in imported
-    assert "framework_factories" not in imported
+    assert "tests.support.kit.framework_factories" not in imported

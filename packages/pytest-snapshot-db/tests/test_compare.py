@@ -7,7 +7,6 @@ from contextlib import closing
 
 import apsw
 import pytest
-from files import difference, make, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from pytest_snapshot_db.cell_text import suggest_ignore
 from pytest_snapshot_db.compare import compare_files
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.golden import write_canonical
+from tests.support.golden_files import difference, make, told
 
 
 @pytest.fixture

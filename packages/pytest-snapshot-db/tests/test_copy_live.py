@@ -9,11 +9,11 @@ from contextlib import closing, nullcontext
 
 import apsw
 import pytest
-from files import make
 
 from pytest_snapshot_db import copy_live
 from pytest_snapshot_db.copy_live import copy_database
 from pytest_snapshot_db.errors import GoldenError
+from tests.support.golden_files import make
 
 
 def rows(path):

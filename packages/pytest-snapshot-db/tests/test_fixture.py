@@ -6,7 +6,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from files import make
+
+from tests.support.golden_files import make
 
 pytest_plugins = ["pytester"]
 

@@ -2,11 +2,11 @@
 
 import os
 
-import engines
 import pytest
 
 import indelible
 from tests.support import redis_server
+from tests.support.adapters import engines
 from tests.support.stores import EMBEDDED, empty_url
 
 

@@ -2,20 +2,19 @@
 
 from dataclasses import replace
 
-import engines
-import handles
 import pytest
 
 from memory_contract import check
 from memory_contract.targets import resolve
+from tests.support.adapters import engines, handles
 
 NAMED = [
-    "langchain:langchain_factories:on_memory",
-    "langchain:langchain_factories:on_sqlite",
-    "openai-agents:openai_factories:on_memory",
-    "openai-agents:openai_factories:on_sqlite",
+    "langchain:tests.support.adapters.langchain_factories:on_memory",
+    "langchain:tests.support.adapters.langchain_factories:on_sqlite",
+    "openai-agents:tests.support.adapters.openai_factories:on_memory",
+    "openai-agents:tests.support.adapters.openai_factories:on_sqlite",
 ]
-ON_REDIS = "openai-agents:openai_factories:on_redis"
+ON_REDIS = "openai-agents:tests.support.adapters.openai_factories:on_redis"
 
 
 def assert_kept(target, **options):
@@ -40,7 +39,9 @@ def test_a_session_on_redis_keeps_the_contract(redis_url):
     assert_kept(in_one_process(ON_REDIS))
 
 
-@pytest.mark.parametrize("target", ["langchain:langchain_factories:on_sqlite", ON_REDIS])
+@pytest.mark.parametrize(
+    "target", ["langchain:tests.support.adapters.langchain_factories:on_sqlite", ON_REDIS]
+)
 def test_processes_that_append_at_once_lose_nothing(target, redis_url):
     report = assert_kept(target, cases=["append_storm"])
     assert any("processes" in result.id for result in report.results)

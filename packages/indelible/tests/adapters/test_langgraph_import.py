@@ -8,13 +8,13 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from test_langgraph_saver import GRAPHS, THREAD, describe
 
 import indelible
 from indelible import FormatError, UnavailableError, UnsupportedError
 from indelible.adapters.langgraph import IndelibleSaver
 from indelible.adapters.langgraph_import import import_threads, open_source
 from tests.support import postgres_server
+from tests.support.adapters.graphs import GRAPHS, THREAD, describe
 
 
 def fill_sqlite(tmp_path, work):

@@ -6,10 +6,10 @@ import pytest
 from agents import Agent, Runner, function_tool
 from agents.memory import Session
 from agents.models.fake_id import FAKE_RESPONSES_ID
-from openai_stub import StubModel, called, said
 
 import indelible
 from indelible.adapters.openai_agents import IndelibleSession
+from tests.support.adapters.openai_stub import StubModel, called, said
 
 CALL = {
     "type": "function_call",

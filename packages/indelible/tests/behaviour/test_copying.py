@@ -3,7 +3,6 @@
 import io
 
 import pytest
-from test_moving import exported, lived, state
 
 import indelible
 from indelible import (
@@ -14,6 +13,7 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
+from tests.support.lived_sessions import exported, lived, state
 from tests.support.stores import EMBEDDED, empty_url, one_of_each_kind, said
 
 # A copy joins two blocking stores.

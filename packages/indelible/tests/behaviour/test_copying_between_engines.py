@@ -1,10 +1,10 @@
 """From any engine into any other, and never into itself under another name."""
 
 import pytest
-from test_moving import lived, state
 
 import indelible
 from indelible import UsageError
+from tests.support.lived_sessions import lived, state
 from tests.support.stores import EMBEDDED, ENGINES, empty_url, one_of_each_kind
 
 # A copy joins two blocking stores.

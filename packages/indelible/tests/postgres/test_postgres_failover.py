@@ -3,11 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
-from loads import Load
 
 import indelible
 from memory_contract.faults.servers.ports import LOOPBACK
 from tests.support.ledger import check
+from tests.support.postgres.loads import Load
 from tests.support.wait import wait_until
 
 

@@ -5,7 +5,6 @@ import gc
 
 import psycopg
 import pytest
-from loads import Load, insist
 from psycopg.waiting import Wait
 
 import indelible
@@ -19,6 +18,7 @@ from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.settings import Settings
 from tests.support.ledger import SESSION, check
+from tests.support.postgres.loads import Load, insist
 
 
 def test_a_server_that_is_killed_and_comes_back_under_load_loses_and_doubles_nothing(server):

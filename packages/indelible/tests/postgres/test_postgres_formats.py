@@ -2,10 +2,10 @@
 
 import psycopg
 import pytest
-from pg_workers import NEXT_FORMAT, next_format, upgrade_and_append
 
 import indelible
 from indelible.backends.postgres.schema import FORMAT
+from tests.support.postgres.pg_workers import NEXT_FORMAT, next_format, upgrade_and_append
 
 
 def read_about(url):

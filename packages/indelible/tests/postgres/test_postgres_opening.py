@@ -6,7 +6,6 @@ import threading
 import psycopg
 import psycopg_pool
 import pytest
-from pg_workers import open_and_append
 
 import indelible
 from indelible import (
@@ -18,6 +17,7 @@ from indelible import (
 )
 from indelible.backends.postgres.schema import FORMAT
 from tests.support import postgres_server
+from tests.support.postgres.pg_workers import open_and_append
 
 PASSWORD = "s3cret-pass"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from pg_workers import write_batches
 
 import indelible
 from indelible.backends.postgres import search
 from tests.support.ledger import check
+from tests.support.postgres.pg_workers import write_batches
 from tests.support.verbs import every_verb
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "postgresql.md"

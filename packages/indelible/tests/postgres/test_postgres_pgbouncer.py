@@ -6,10 +6,10 @@ import threading
 
 import psycopg
 import pytest
-from pgbouncer import PgBouncer
 
 import indelible
 from tests.support import postgres_server
+from tests.support.postgres.pgbouncer import PgBouncer
 from tests.support.stores import Blocking, LoopThread
 from tests.support.verbs import every_verb
 

@@ -5,10 +5,10 @@ import threading
 
 import psycopg
 import pytest
-from pooler import Pooler
 
 import indelible
 from tests.support import postgres_server
+from tests.support.postgres.pooler import Pooler
 from tests.support.stores import Blocking, LoopThread
 from tests.support.verbs import every_verb
 

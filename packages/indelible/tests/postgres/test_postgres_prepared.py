@@ -3,10 +3,10 @@
 import psycopg
 import psycopg_pool
 import pytest
-from pooler import Pooler
 
 import indelible
 from tests.support import postgres_server
+from tests.support.postgres.pooler import Pooler
 
 NAMES = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%%indelible%%'"
 # More often than the driver takes to prepare a statement.

@@ -5,11 +5,11 @@ import io
 
 import psycopg
 import pytest
-from hostile_schema import RAN, make_hostile_schema
 from psycopg_pool import ConnectionPool
 
 import indelible
 from tests.support import postgres_server
+from tests.support.postgres.hostile_schema import RAN, make_hostile_schema
 from tests.support.verbs import every_verb
 
 FUNCTIONS = """

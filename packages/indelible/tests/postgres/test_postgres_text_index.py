@@ -4,12 +4,12 @@ import threading
 
 import psycopg
 import pytest
-from vector_stores import opened
 
 import indelible
 from indelible.backends.postgres import search
 from indelible.core.plans import search as plan
 from indelible.core.words import TOKENIZER
+from tests.support.postgres.vector_stores import opened
 from tests.support.stores import say
 from tests.support.wait import wait_until
 

@@ -8,7 +8,6 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vector_stores import Watch, new_session, opened
 
 import indelible
 from indelible import CorruptEntryError, Summary, UsageError
@@ -19,6 +18,7 @@ from indelible.core.embedding import to_embedder
 from indelible.core.settings import Settings
 from indelible.core.similarity import compute_cosine, compute_margin, round_unit, scale_to_unit
 from tests.support import postgres_server
+from tests.support.postgres.vector_stores import Watch, new_session, opened
 from tests.support.wait import wait_until
 
 # Beyond single precision on either side, and where that has few bits left.

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from pg_workers import append_in_a_forked_child, one_key, write_batches
 
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
@@ -16,6 +15,7 @@ from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 from tests.support.ledger import check
+from tests.support.postgres.pg_workers import append_in_a_forked_child, one_key, write_batches
 from tests.support.wait import wait_until
 from tests.support.worker_processes import in_another_process
 

@@ -1,11 +1,11 @@
 """Keys that somebody else changed: values are bound to their session, place and fields."""
 
 import pytest
-from redis_writers import texts
 
 import indelible
 from indelible import CorruptEntryError, FormatError
 from indelible.backends.redis.keys import VIEW_FIELDS
+from tests.support.redis_writers import texts
 
 HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = (

@@ -6,10 +6,10 @@ import threading
 import pytest
 import redis
 import redis.asyncio
-from redis_writers import ProcessWriter, texts
 
 import indelible
 from indelible.backends.redis.keys import build_keys
+from tests.support.redis_writers import ProcessWriter, texts
 from tests.support.valkey_cluster import ValkeyCluster
 from tests.support.wait import wait_until
 

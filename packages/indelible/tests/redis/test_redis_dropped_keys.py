@@ -4,10 +4,10 @@ import io
 
 import pytest
 import redis
-from redis_writers import texts
 
 import indelible
 from indelible import CorruptEntryError, FormatError, UnavailableError
+from tests.support.redis_writers import texts
 from tests.support.wait import wait_until
 
 PARTS = "hvlksjqi"

@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 import pytest
-from redis_writers import Writer, insist, texts
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
@@ -12,6 +11,7 @@ from indelible.backends.redis.requests import LostError
 from indelible.backends.redis.schema import FORMAT
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers.ports import reserve_port
+from tests.support.redis_writers import Writer, insist, texts
 from tests.support.wait import wait_until
 
 

@@ -1,10 +1,10 @@
 """Acknowledged after a replica has it, on its disk."""
 
 import pytest
-from redis_writers import insist, texts
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnsupportedError
+from tests.support.redis_writers import insist, texts
 from tests.support.wait import wait_until
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from seams import Seam
+
+from tests.support.sqlite.seams import Seam
 
 
 @pytest.fixture

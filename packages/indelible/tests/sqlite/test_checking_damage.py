@@ -2,10 +2,10 @@
 
 import apsw
 import pytest
-from seams import forging
 
 import indelible
 from indelible import CorruptEntryError
+from tests.support.sqlite.seams import forging
 
 TEXTS = [f"message {number}" for number in range(6)]
 

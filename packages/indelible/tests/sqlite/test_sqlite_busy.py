@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-from seams import awaited, beside, blocking
 
 import indelible
 from indelible import BusyError
+from tests.support.sqlite.seams import awaited, beside, blocking
 
 # Long enough to pass through the waiting, short enough not to matter.
 WAIT_S = 0.05

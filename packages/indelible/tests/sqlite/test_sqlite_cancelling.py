@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from seams import Hold, awaited
 
 from indelible import ConflictError
+from tests.support.sqlite.seams import Hold, awaited
 
 # More steps of the event loop than an append takes, so that the last ones come too late.
 STEPS = 40

@@ -6,11 +6,11 @@ import io
 import json
 
 import pytest
-from seams import StillClock, beside
 
 import indelible
 from indelible import CorruptEntryError, FormatError
 from indelible.backends.sqlite.schema import FORMAT, build_schema
+from tests.support.sqlite.seams import StillClock, beside
 
 TEXTS = [f"message {number}" for number in range(6)]
 OTHERS = [f"other {number}" for number in range(6)]

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from seams import PATIENCE_S, Hold, awaited, blocking
 
 import indelible
 from indelible import ClosedError
 from indelible.backends.sqlite.readers import READERS_MAX
+from tests.support.sqlite.seams import PATIENCE_S, Hold, awaited, blocking
 from tests.support.verbs import CALLS
 
 # What a store promises needs no engine.

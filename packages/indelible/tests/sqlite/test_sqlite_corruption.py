@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from seams import beside, forging
 
 import indelible
 from indelible import CorruptEntryError, FormatError, MemoryStoreError
+from tests.support.sqlite.seams import beside, forging
 
 SESSION = "session"
 TOLD = ["one", "two", "three", "four", "five"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import apsw
 import pytest
-from disk import failing_disk
-from seams import beside, blocking
 
 from indelible import OutcomeUnknownError, UnavailableError
+from tests.support.sqlite.disk import failing_disk
+from tests.support.sqlite.seams import beside, blocking
 
 
 @pytest.fixture

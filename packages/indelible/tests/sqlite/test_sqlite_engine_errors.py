@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import apsw
 import pytest
-from seams import blocking, database_of, failing
 
 from indelible import (
     BusyError,
@@ -17,6 +16,7 @@ from indelible import (
     UnavailableError,
 )
 from indelible.backends.sqlite.readers import READERS_MAX
+from tests.support.sqlite.seams import blocking, database_of, failing
 
 BUSY = [apsw.SQLITE_BUSY, apsw.SQLITE_BUSY_TIMEOUT, apsw.SQLITE_LOCKED, apsw.SQLITE_PROTOCOL]
 UNAVAILABLE = [

@@ -10,11 +10,11 @@ import sys
 
 import apsw
 import pytest
-from seams import beside, blocking, database_of
 
 import indelible
 from indelible import BusyError, FormatError, UnavailableError, UnsupportedError, UsageError
 from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
+from tests.support.sqlite.seams import beside, blocking, database_of
 
 
 def mode_of(path):

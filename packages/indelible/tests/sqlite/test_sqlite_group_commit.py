@@ -6,13 +6,13 @@ import asyncio
 
 import apsw
 import pytest
-from seams import Hold, awaited, beside, blocking, database_of, failing, group
 
 from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, UnavailableError
 from indelible.core.batcher import Pending
 from indelible.core.codec import encode_text
 from indelible.core.embedded import GROUP_MAX, NEVER
 from indelible.core.operations import Append
+from tests.support.sqlite.seams import Hold, awaited, beside, blocking, database_of, failing, group
 
 
 def adding(store, session, content, **more):

@@ -6,11 +6,11 @@ import os
 import shutil
 
 import pytest
-from seams import blocking, database_of
 
 import indelible
 from indelible import UnavailableError
 from indelible.backends.sqlite import database
+from tests.support.sqlite.seams import blocking, database_of
 
 
 def contents(store):

@@ -6,11 +6,11 @@ import hashlib
 
 import apsw
 import pytest
-from seams import beside, database_of
 
 import indelible
 from indelible import FormatError, MemoryStoreError
 from indelible.backends.sqlite.schema import FORMAT
+from tests.support.sqlite.seams import beside, database_of
 
 
 @pytest.fixture

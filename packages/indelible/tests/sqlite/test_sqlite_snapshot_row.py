@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from seams import beside, blocking, forging
 
 from indelible import Durability, LimitError, view
 from indelible.view import EXTENTS_MAX
+from tests.support.sqlite.seams import beside, blocking, forging
 
 PAGE_BYTES = 4096
 ROW_BYTES = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from seams import blocking
 
 from indelible import MemoryStore
+from tests.support.sqlite.seams import blocking
 
 
 class Heard:

@@ -8,9 +8,9 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seams import Seam, StillClock, beside, blocking, failing, group
 
 from indelible import Durability, MemoryStoreBackendError, UnavailableError
+from tests.support.sqlite.seams import Seam, StillClock, beside, blocking, failing, group
 
 SESSION = "session"
 

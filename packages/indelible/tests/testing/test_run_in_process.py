@@ -4,9 +4,9 @@ import os
 import time
 
 import pytest
-import work
 
 from indelible.testing import ChildError, run_in_process, start_in_process
+from tests.support import functions_elsewhere as work
 
 
 def test_one_process_saves_and_another_rolls_back(tmp_path, run_in_process):

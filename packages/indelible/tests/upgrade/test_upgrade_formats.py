@@ -8,11 +8,11 @@ import sqlite3
 from contextlib import closing
 
 import apsw
-import formats
 import pytest
 
 from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
+from tests.support import upgrade_formats as formats
 from tests.support.wait import wait_until
 
 BUILDERS = {1: formats.format_1}
