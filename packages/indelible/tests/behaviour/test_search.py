@@ -355,3 +355,18 @@ def test_too_much_to_read_is_refused_and_not_left_out(make_store, monkeypatch):
         store.search("cat", where={"role": "nobody"})
     with pytest.raises(LimitError):
         store.search("cat", k=10_000)
+
+
+def test_pages_of_what_is_read_fit_together(clock):
+    with indelible.open("memory:", clock=clock) as store:
+        for session in ("one", "two"):
+            for number in range(150):
+                words = "walrus" if number % 3 else "walrus and carpenter"
+                store.add_message(session, "user", f"{words} {number}")
+        whole = [(hit.session_id, hit.position) for hit in store.search("walrus carpenter", k=100)]
+        pages = [
+            (hit.session_id, hit.position)
+            for offset in range(0, 100, 10)
+            for hit in store.search("walrus carpenter", k=10, offset=offset)
+        ]
+        assert pages == whole

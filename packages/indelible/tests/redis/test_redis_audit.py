@@ -63,3 +63,13 @@ def test_all_requests_of_an_audited_call_share_a_deadline(url, monkeypatch):
         store.add_message("s", "user", "one", key="k")
         store.add_message("s", "user", "one", key="k")
         assert len(begun) == 2
+
+
+def test_a_damaged_view_hides_no_audit_and_stops_no_forget(url, client):
+    with indelible.open(url, **AUDIT) as store:
+        store.add_message("s", "user", "one")
+        client.delete("indelible:{:s}v")
+        client.set("indelible:{:s}v", "no hash")
+        assert len(store.audit_log("s")) == 1
+        assert store.forget("s").entries == 1
+        assert [line.change for line in store.audit_log("s")][-1] == "forget"

@@ -390,3 +390,35 @@ def test_damaged_ids_of_tool_calls_are_said_by_a_trim(store, client, links):
     assert texts(store, "s") == ["hello"] * 3
     with pytest.raises(CorruptEntryError, match="entry 1 of session 's' is damaged"):
         store.trim("s", keep_last=1)
+
+
+def test_a_key_whose_entry_was_lost_is_damage_and_not_unused(store, client):
+    store.add_message("s", "user", "one", key="k1")
+    store.add_message("s", "user", "two")
+    assert client.zremrangebyscore(LOG, 0, 0) == 1
+    left = dump(client)
+    with pytest.raises(FormatError, match="an entry of the append is missing"):
+        store.add_message("s", "user", "one", key="k1")
+    assert dump(client) == left
+
+
+def test_a_vacuum_removes_keys_that_it_does_not_keep(store, client, monkeypatch):
+    monkeypatch.setattr("indelible.backends.redis.maintenance.KEYS_KEPT", 2)
+    for number in range(4):
+        store.add_message("s", "user", f"text {number}", key=f"k{number}")
+    store.trim("s", keep_last=0, align=None)
+    store.vacuum(undo_window=0, session_id="s")
+    assert sorted(client.hkeys(USED)) == [b"k2", b"k3"]
+    assert store.verify("s").ok
+    assert store.add_message("s", "user", "text 2", key="k2", replay="hidden-ok").replayed
+
+
+def test_a_vacuum_seals_no_damaged_key(store, client):
+    store.add_messages("s", [{"role": "user", "content": text} for text in "abc"], key="k1")
+    store.add_message("s", "user", "last")
+    store.hide("s", [0])
+    client.hset(USED, "k1", client.hget(USED, "k1")[:-1] + b"7")
+    left = dump(client)
+    with pytest.raises(FormatError, match="key of its callers does not match its checksum"):
+        store.vacuum(undo_window=0, session_id="s")
+    assert dump(client) == left

@@ -38,8 +38,8 @@ COMMON_WORD_SHARE: Final = 0.05
 COMMON_WORD_ENTRIES: Final = 5_000
 # The best matches by the index that are read and ranked, and those of them that are ranked with
 # their neighbours.
-SEARCH_MATCHES: Final = 64
-SEARCH_RANKED: Final = 32
+SEARCH_MATCHES: Final = 128
+SEARCH_RANKED: Final = 64
 # Entries that are indexed in one transaction.
 INDEX_PAGE: Final = 1000
 # Results of a search, the number of those that are skipped, and neighbours of each.

@@ -111,9 +111,12 @@ def _find(request: SearchRequest, limit: int) -> Plan[Found]:
         found.terms -= frozenset(page.dropped)
         found.dropped = tuple(query[term] for term in page.dropped)
         documents = _list_matches(found, page, request)
-    _keep_best(found, documents, request)
+    indexed = page is not None
+    # Where everything is read, everything is ranked: pages of a query then fit together.
+    best = max(SEARCH_RANKED, 2 * (request.offset + request.k)) if indexed else len(documents)
+    _keep_best(found, documents, request, best)
     if Kind.MESSAGE in request.kinds:
-        yield from _add_neighbours(found, request, indexed=page is not None)
+        yield from _add_neighbours(found, request, indexed=indexed)
     return found
 
 
@@ -125,15 +128,16 @@ def _read_snapshot(request: SearchRequest) -> Plan[FrozenView]:
     return found.head.freeze(view.freeze(record.view, record.end))
 
 
-def _keep_best(found: Found, documents: Sequence[Document], request: SearchRequest) -> None:
-    """Keep the best documents: by words, and by vectors."""
+def _keep_best(
+    found: Found, documents: Sequence[Document], request: SearchRequest, best: int
+) -> None:
+    """Keep the best documents: so many by words, and by vectors."""
     _check_dimensions(documents, request)
-    most = max(SEARCH_RANKED, 2 * (request.offset + request.k))
     for ordered in (
         ranking.choose_best(documents, found.terms, found.statistics),
         ranking.choose_nearest(documents),
     ):
-        found.documents |= {(each.session, each.position): each for each in ordered[:most]}
+        found.documents |= {(each.session, each.position): each for each in ordered[:best]}
 
 
 def _add_neighbours(found: Found, request: SearchRequest, *, indexed: bool) -> Plan[None]:

@@ -53,7 +53,7 @@ local function find_wrong_parts(s, from, to)
 end
 
 local function describe(s)
-  if s.life and not s.view then s.view = call('HMGET', s.view_key, VIEW_FIELDS) end
+  if s.life and not s.view then s.view = redis.pcall('HMGET', s.view_key, VIEW_FIELDS) end
   return {now, s.life or false, s.born, s.stop, s.gen, s.deadline, s.staged and '1' or '0',
     s.created or false, s.activity or false, unpack(s.view or {}, 1, 5)}
 end
@@ -143,7 +143,8 @@ local function describe_append(s, row)
 end
 
 -- Find the append with this key, as `describe_append` describes it. The index of keys has where it begins or,
--- if a vacuum removed entries of it, all of that. A generated key is looked for among the newest entries.
+-- if a vacuum removed entries of it and kept the key, all of that. A generated key is looked for among the
+-- newest entries.
 local function find_key(s, key)
   local value = call('HGET', s.used, key)
   if value then
@@ -151,8 +152,8 @@ local function find_key(s, key)
     if not text then return nil, 'a key of its callers does not match its checksum' end
     if string.find(text, ' ', 1, true) then return text end
     local row = call('ZRANGEBYSCORE', s.log, text, text)[1]
-    if row then return describe_append(s, row) end
-    return
+    if not row then return nil, 'an entry of the append is missing' end
+    return describe_append(s, row)
   end
   local most = is_indexed(key) and 0 or KEYS_KEPT
   for rank = 0, most - 1, READ_PAGE do

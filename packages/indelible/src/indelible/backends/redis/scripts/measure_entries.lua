@@ -1,9 +1,19 @@
 -- How many entries and bytes a stretch of the log holds, a portion at a time; with a life, they are
--- removed from it and from the index of items. ARGV: 3 first, 4 last, exclusive, 5 the life to remove
--- them from, or ''.
+-- removed from it, from the index of items and, unless a vacuum kept it, from that of keys. ARGV: 3 first,
+-- 4 last, exclusive, 5 the life to remove them from, or ''.
 local at, last, removes = ARGV[3], '(' .. ARGV[4], ARGV[5] ~= ''
 if removes and s.life ~= ARGV[5] then return {0, 0, false} end
-local entries, bytes, unindexed, most = 0, 0, 0, removes and REMOVE_ENTRIES or READ_LOOKED
+local entries, bytes, most = 0, 0, removes and REMOVE_ENTRIES or READ_LOOKED
+local unindexed, unkeyed = 0, 0
+
+-- Remove the key of a row, if the index only has where it is.
+local function remove_key(row, position)
+  local _, links_at, key_at = parse_row(row)
+  local key = key_at and string.sub(row, key_at, links_at - 1) or ''
+  local known = is_indexed(key) and call('HGET', s.used, key)
+  if known and unseal(s, 'k' .. key, known) == position then unkeyed = unkeyed + call('HDEL', s.used, key) end
+end
+
 while entries < most and bytes < MEASURE_BYTES do
   local page = call('ZRANGEBYSCORE', s.log, at, last, 'WITHSCORES', 'LIMIT', 0, READ_PAGE)
   if #page == 0 then
@@ -14,13 +24,14 @@ while entries < most and bytes < MEASURE_BYTES do
     bytes = bytes + #page[n] - ((parse_row(page[n]) or 1) - 1)
     local member = removes and index_row(page[n], page[n + 1])
     if member then unindexed = unindexed + call('ZREM', s.items, member) end
+    if removes then remove_key(page[n], page[n + 1]) end
   end
   entries = entries + #page / 2
   if removes then call('ZREMRANGEBYSCORE', s.log, at, page[#page]) end
   at = page[#page] + 1
 end
-if unindexed > 0 then
-  s.counts[5] = s.counts[5] - unindexed
+if unindexed + unkeyed > 0 then
+  s.counts[1], s.counts[5] = s.counts[1] - unkeyed, s.counts[5] - unindexed
   save_head(s)
 end
 return {entries, bytes, at}

@@ -10,18 +10,19 @@ for n = after_keys, #ARGV do
   local line = read_change(ARGV[n])
   if line then gone[ARGV[n]] = string.match(line, '^%d+') end
 end
+local keep = {}
+for n = 8, after_keys - 1, 2 do
+  local text = read_value('k' .. ARGV[n], call('HGET', s.used, ARGV[n]), 'a key of its callers')
+  -- What an earlier vacuum kept was the whole append.
+  if not text or not string.find(text, ' ', 1, true) then keep[ARGV[n]] = ARGV[n + 1] end
+end
 if broken then return broken end
 if ARGV[6] == '1' then
   s.view[5] = s.view[5] + 1
   save_view(s, {5})
 end
-for n = 8, after_keys - 1, 2 do
-  local known = call('HGET', s.used, ARGV[n])
-  local text = known and unseal(s, 'k' .. ARGV[n], known)
-  -- What an earlier vacuum kept was the whole append.
-  if not text or not string.find(text, ' ', 1, true) then
-    call('HSET', s.used, ARGV[n], seal(s, 'k' .. ARGV[n], ARGV[n + 1]))
-  end
+for key, text in pairs(keep) do
+  call('HSET', s.used, key, seal(s, 'k' .. key, text))
 end
 for key, number in pairs(gone) do
   call('HDEL', s.journal, 'o' .. key, 'u' .. key, '#' .. number)
