@@ -1,6 +1,7 @@
 """What several folders of tests share: servers, processes, and the search for a canary password."""
 
 import gc
+import signal
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,8 @@ pytest_plugins = ["indelible.testing"]
 
 
 def pytest_configure(config):
+    # A script that runs the tests in the background has it ignored, and every process inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "canary_in_files: the test itself writes the canary password to its tmp_path"
     )

@@ -12,7 +12,14 @@ import apsw
 import pytest
 
 import indelible
-from indelible import BusyError, FormatError, UnavailableError, UnsupportedError, UsageError
+from indelible import (
+    BusyError,
+    FormatError,
+    MemoryStoreBackendError,
+    UnavailableError,
+    UnsupportedError,
+    UsageError,
+)
 from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from tests.support.sqlite.seams import beside, blocking, database_of
 
@@ -269,9 +276,10 @@ def test_a_directory_is_a_mistake(tmp_path):
         indelible.open(tmp_path)
 
 
-def test_a_missing_directory_is_unavailable_and_not_created(tmp_path):
-    with pytest.raises(UnavailableError) as caught:
+def test_a_missing_directory_is_no_error_to_retry_and_is_not_created(tmp_path):
+    with pytest.raises(MemoryStoreBackendError, match=r"there is no folder .*missing") as caught:
         indelible.open(tmp_path / "missing" / "agent.db")
+    assert not caught.value.retryable
     assert isinstance(caught.value.__cause__, FileNotFoundError)
     assert list(tmp_path.iterdir()) == []
 

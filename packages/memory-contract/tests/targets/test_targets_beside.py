@@ -93,7 +93,9 @@ def test_a_store_keeps_what_its_interface_offers(framework, factory, mode, lacks
 
 @pytest.mark.parametrize("framework", ["adk", "strands", "agno"])
 def test_a_store_that_forgets_is_caught(framework):
-    verdicts, _ = checked(framework, f"beside_{framework}:forgetful", "short_programs")
+    verdicts, _ = checked(
+        framework, f"tests.support.kit.beside_{framework}:forgetful", "short_programs"
+    )
     assert set(verdicts.values()) == {"FAIL"}
 
 
