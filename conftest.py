@@ -15,7 +15,7 @@ pytest_plugins = ["indelible.testing"]
 
 
 def pytest_configure(config):
-    # A script that runs the tests in the background has it ignored, and every process inherits that.
+    # A script that runs tests in the background has it ignored, and all processes inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "canary_in_files: the test itself writes the canary password to its tmp_path"
