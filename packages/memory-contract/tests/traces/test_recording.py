@@ -161,6 +161,20 @@ def test_a_message_of_an_unknown_form_accuses_nobody(path, tmp_path, kind, argum
     assert [each.session for each in found.unknown] == ["s"]
 
 
+def test_a_message_beside_an_optional_role_and_content_accuses_nobody(path, tmp_path):
+    class Either(class_stores.OneDict):
+        def add_message(self, session_id, message=None, role="user", content=None):
+            super().add_message(session_id, message or {"role": role, "content": content})
+
+    store = record(Either(tmp_path), path, fresh=True)
+    store.add_message("s", {"role": "user", "content": "a"})
+    store.get_history("s")
+    store.add_message("s", content="b")
+    store.get_history("s")
+    get_trace_writer(store).close()
+    assert not explain_trace(path).names
+
+
 def test_pairs_that_are_added_as_messages_accuse_nobody(path, tmp_path):
     class Pairs(Kept):
         def add_messages(self, session_id, messages):
@@ -184,6 +198,10 @@ class WithOptions(class_stores.Snapshots):
 
     def pop(self, session_id, n=1):
         return class_stores.PopsMany.pop(self, session_id, n)
+
+    def clear(self, session_id, scope="all"):
+        if scope == "all":
+            self.forget(session_id)
 
 
 def add(store, text):
@@ -215,6 +233,7 @@ def test_options_are_recorded_by_their_names(path, tmp_path):
     [
         lambda store, snapshot: store.rollback_to_snapshot("s", snapshot, dry_run=True),
         lambda store, snapshot: store.pop("s", 2),
+        lambda store, snapshot: store.clear("s", scope="cache"),
     ],
 )
 def test_an_option_that_may_say_how_much_is_removed_accuses_nobody(path, tmp_path, call):

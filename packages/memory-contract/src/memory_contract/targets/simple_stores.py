@@ -222,7 +222,7 @@ def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     names = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
-    return {"role", "content"} <= names
+    return names >= {"role", "content"}
 
 
 def _expect_texts(add_message: Callable[..., Any]) -> None:

@@ -36,6 +36,8 @@ class MethodSpec:
 
 MethodSpecs = Mapping[str, MethodSpec]
 
+# Options that change nothing about what a call does.
+_REMARKS: Final = frozenset({"reason", "note", "comment"})
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -289,8 +291,13 @@ def _describe_by_signature(
     def describe_call(*arguments: Any, **options: Any) -> CallRecord:
         given = signature.bind(*arguments, **options).arguments
         first = [given.pop(name, parameters[name].default) for name in names]
-        if spec.removes and not all(isinstance(value, str | None) for value in given.values()):
-            # A number or a flag may say how much is removed, or that nothing is.
+        others = {
+            name
+            for name, value in given.items()
+            if name not in _REMARKS and value is not parameters[name].default
+        }
+        if spec.removes and others:
+            # They may say how much is removed, or that nothing is.
             return CallRecord(CALL, first[0], changes=True)
         return spec.describe(*first, **given)
 
@@ -307,7 +314,7 @@ def _describe_role_and_content(
         bound.apply_defaults()
         session = next(iter(bound.arguments.values()))
         role, content = bound.arguments["role"], bound.arguments["content"]
-        if not isinstance(role, str):
+        if not (isinstance(role, str) and isinstance(content, str | list)):
             return CallRecord(CALL, session, changes=True)
         return describe_append(session, [hasher.hash_message({"role": role, "content": content})])
 
