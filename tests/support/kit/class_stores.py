@@ -318,6 +318,23 @@ class RoleAndContent(Kept):
         return [(m["role"], m["content"]) for m in self.kept(session_id)]
 
 
+class ContentAndRole(RoleAndContent):
+    def add_message(self, session_id, content, role="user"):
+        self.keep(session_id, [Said(role, content)])
+
+
+class TextAndSender(RoleAndContent):
+    def add_message(self, session_id, text, sender):
+        self.keep(session_id, [Said(sender, text)])
+
+
+class TextAlone(InMemory):
+    add_messages = None
+
+    def add_message(self, session_id, text):
+        self._sessions.setdefault(session_id, []).append({"role": "user", "content": text})
+
+
 class OneDict(Kept):
     add_messages = None
 
@@ -383,6 +400,23 @@ class Said:
 
 class TenByDefault(Kept):
     def get_history(self, session_id, limit=10):
+        return self.kept(session_id)[-limit:]
+
+
+class RefusesLargeLimits(Kept):
+    def get_history(self, session_id, limit=500):
+        if limit > 1000:
+            raise ValueError("limit is at most 1000")
+        return self.kept(session_id)[-limit:]
+
+
+class TwentyByDefault(Kept):
+    def get_history(self, session_id, last_n=20):
+        return self.kept(session_id)[-last_n:]
+
+
+class ZeroMeansAll(Kept):
+    def get_history(self, session_id, limit=0):
         return self.kept(session_id)[-limit:]
 
 
@@ -504,6 +538,33 @@ class NamedSnapshots(Snapshots):
         )
 
 
+class LabelledSnapshots(Snapshots):
+    def save_snapshot(self, session_id, label):
+        return str(super().save_snapshot(session_id))
+
+
+class NameFirst(NamedSnapshots):
+    def save_snapshot(self, name, session_id):
+        super().save_snapshot(session_id, name)
+
+    def rollback_to_snapshot(self, name, session_id):
+        super().rollback_to_snapshot(session_id, name)
+
+
+class StateOfTheCaller(Kept):
+    def save_snapshot(self, session_id, messages):
+        self.snapshot = messages
+
+    def rollback_to_snapshot(self, session_id, snapshot_id):
+        return self.snapshot
+
+
+class SnapshotFirst(Snapshots):
+    def rollback_to_snapshot(self, snapshot_id, session_id):
+        if self.kept(f"{session_id}/{snapshot_id}"):
+            super().rollback_to_snapshot(session_id, snapshot_id)
+
+
 class SnapshotsByReference(InMemory):
     """A snapshot is the list itself, which goes on growing."""
 
@@ -549,6 +610,19 @@ class TurnTuples:
         return self._turns.get(session_id, [])[:] or None
 
 
+class TurnsInPart(TurnTuples):
+    def load_memory(self, session_id, k=5):
+        return self._turns.get(session_id, [])[-k:]
+
+    async def asave_context(self, session_id, human_msg, ai_msg):
+        await asyncio.sleep(0)
+        self.save_context(session_id, human_msg, ai_msg)
+
+    async def aload_memory(self, session_id):
+        await asyncio.sleep(0)
+        return self._turns.get(session_id, [])[:]
+
+
 class TurnObjects(TurnTuples):
     def load_memory(self, session_id):
         return [Turn(*turn) for turn in self._turns.get(session_id, [])]
@@ -569,6 +643,11 @@ class WritesItsDump(Kept):
     def keep(self, session, messages):
         dumps = [m.model_dump_json() for m in messages]
         super().keep(session, [Said(d["role"], d["content"]) for d in map(json.loads, dumps)])
+
+
+class DictsAndNoRead(Dicts):
+    def get_history(self, session_id):
+        raise RuntimeError("the index is broken")
 
 
 class NeverAnswers(Kept):

@@ -147,11 +147,15 @@ class Adapter:
     # Called with a workspace and the sessions that were used in it when its case has ended, to
     # remove what is not in the folder.
     discard: Callable[[Path, Iterable[str]], None] | None = None
+    # Capabilities that were tried when the store was opened for the first time; those that are not
+    # claimed need no note.
+    tried: Collection[str] = ()
     # What a reader of the report should know about this target.
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "capabilities", frozenset(self.capabilities))
+        object.__setattr__(self, "tried", frozenset(self.tried))
         if unknown := sorted(set(self.capabilities) - set(CAPABILITIES)):
             known = ", ".join(CAPABILITIES)
             raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")

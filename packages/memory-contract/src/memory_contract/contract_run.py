@@ -61,13 +61,13 @@ def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
     everything = all_cases()
     for gate in gates:
         if gate not in GATES:
-            told = f"there is no gate {gate!r}; there are {', '.join(GATES)}"
-            raise SelectionError(told + suggest(gate, GATES))
+            message = f"there is no gate {gate!r}; there are {', '.join(GATES)}"
+            raise SelectionError(message + suggest(gate, GATES))
     names = {name for found in everything for name in (found.name, found.id)}
     for name in cases:
         if name not in names:
-            told = f"there is no case {name!r}; `memory-contract cases` lists them"
-            raise SelectionError(told + suggest(name, names))
+            message = f"there is no case {name!r}; `memory-contract cases` lists them"
+            raise SelectionError(message + suggest(name, names))
     chosen = [
         found
         for found in everything

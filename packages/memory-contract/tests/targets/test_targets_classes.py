@@ -152,6 +152,7 @@ def test_a_factory_of_a_server_alone_gets_sessions_that_no_other_case_has(tmp_pa
     ("name", "form", "batches"),
     [
         ("RoleAndContent", "texts", False),
+        ("ContentAndRole", "texts", False),
         ("OneDict", "dict", False),
         ("OneObject", "object", False),
         ("Dicts", "dict", True),
@@ -203,6 +204,10 @@ def test_what_says_the_same_in_another_form_is_the_same(name):
         ("NamesAreNoMethods", set()),
         ("Snapshots", {"snapshot", "rollback"}),
         ("NamedSnapshots", {"snapshot", "rollback"}),
+        ("LabelledSnapshots", {"snapshot", "rollback"}),
+        ("NameFirst", set()),
+        ("StateOfTheCaller", set()),
+        ("SnapshotFirst", {"snapshot"}),
     ],
 )
 def test_a_method_is_used_only_for_what_it_can_be_called_for(name, offers):
@@ -408,6 +413,42 @@ def test_a_read_that_returns_few_by_default_is_asked_for_all():
     adapter, _ = taken("TenByDefault")
     assert adapter.notes == ("by default it returns only so many; read with limit=1000000",)
     assert failures("TenByDefault", "order_of_single_appends") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "keeps_last"),
+    [
+        ("RefusesLargeLimits", None),
+        ("TwentyByDefault", 20),
+        ("ZeroMeansAll", None),
+        ("TurnsInPart", None),
+    ],
+)
+def test_a_limit_is_passed_only_where_it_means_more(name, keeps_last):
+    adapter = resolve(f"tests.support.kit.class_stores:{name}", keeps_last=keeps_last)
+    has_limit = name == "TurnsInPart"
+    assert any("by default it returns" in note for note in adapter.notes) == has_limit
+    assert (adapter.open_async is not None) == has_limit
+    report = check(adapter, cases=[*CASES, "order_of_single_appends"], seed=1)
+    assert report.verdict == "PASS", [(r.id, r.reason) for r in report.results]
+
+
+@pytest.mark.parametrize("name", ["TextAlone", "TextAndSender"])
+def test_a_store_that_takes_a_message_for_a_text_is_not_accused(name):
+    with pytest.raises(Unreachable, match="what it was given came back as"):
+        resolve(f"tests.support.kit.class_stores:{name}")
+
+
+def test_a_store_whose_read_raises_is_called_in_the_form_that_it_takes():
+    adapter, opener = taken("DictsAndNoRead")
+    assert opener.options["form"] == "dict"
+    with pytest.raises(Unreachable, match=r"cannot be opened and read: .* the index is broken"):
+        check(adapter, cases=["append_then_read"], seed=1)
+
+
+def test_what_was_tried_before_is_not_noted_again():
+    adapter, _ = taken("ClearDoesNothing")
+    assert adapter.tried == {"clear", "fork", "pop"}
 
 
 def test_a_store_that_shows_a_window_is_told_how_to_say_so():

@@ -132,6 +132,122 @@ def test_messages_among_other_entries_are_recorded_as_an_append(path):
     assert read.value == append.ids
 
 
+def test_role_and_content_are_told_apart_by_their_names(path, tmp_path):
+    store = record(class_stores.ContentAndRole(tmp_path), path, fresh=True)
+    store.add_message("s", "a")
+    store.add_message("s", "b", "assistant")
+    store.add_message("s", role="user", content="c")
+    store.get_history("s")
+    get_trace_writer(store).close()
+    assert [op.roles for op in operations(path)] == [("user",), ("assistant",), ("user",), ()]
+    assert isinstance(explain_trace(path).verdict, Ok)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (class_stores.TextAlone, ("a",)),
+        (class_stores.TextAndSender, ("a", "user")),
+    ],
+)
+def test_a_message_of_an_unknown_form_accuses_nobody(path, tmp_path, kind, arguments):
+    store = record(kind() if kind is class_stores.TextAlone else kind(tmp_path), path, fresh=True)
+    for _ in range(3):
+        store.add_message("s", *arguments)
+        store.get_history("s")
+    get_trace_writer(store).close()
+    found = explain_trace(path)
+    assert not found.names
+    assert [each.session for each in found.unknown] == ["s"]
+
+
+def test_a_message_beside_an_optional_role_and_content_accuses_nobody(path, tmp_path):
+    class Either(class_stores.OneDict):
+        def add_message(self, session_id, message=None, role="user", content=None):
+            super().add_message(session_id, message or {"role": role, "content": content})
+
+    store = record(Either(tmp_path), path, fresh=True)
+    store.add_message("s", {"role": "user", "content": "a"})
+    store.get_history("s")
+    store.add_message("s", content="b")
+    store.get_history("s")
+    get_trace_writer(store).close()
+    assert not explain_trace(path).names
+
+
+def test_pairs_that_are_added_as_messages_accuse_nobody(path, tmp_path):
+    class Pairs(Kept):
+        def add_messages(self, session_id, messages):
+            self.keep(session_id, [class_stores.Said(*message) for message in messages])
+
+    store = record(Pairs(tmp_path), path, fresh=True)
+    store.add_messages("s", [("user", "a")])
+    store.get_history("s")
+    get_trace_writer(store).close()
+    assert not explain_trace(path).names
+
+
+class WithOptions(class_stores.Snapshots):
+    def rollback_to_snapshot(self, session_id, name, dry_run=False, reason=""):
+        if not dry_run:
+            super().rollback_to_snapshot(session_id, name)
+
+    def fork(self, session_id, new_session_id, title="", at=None):
+        for message in self.kept(session_id if at is None else f"{session_id}/{at}"):
+            self.keep(new_session_id, [class_stores.Said(**message)])
+
+    def pop(self, session_id, n=1):
+        return class_stores.PopsMany.pop(self, session_id, n)
+
+    def clear(self, session_id, scope="all"):
+        if scope == "all":
+            self.forget(session_id)
+
+
+def add(store, text):
+    store.add_messages("s", [class_stores.Said("user", text)])
+
+
+def test_options_are_recorded_by_their_names(path, tmp_path):
+    store = record(WithOptions(tmp_path), path, fresh=True)
+    add(store, "a")
+    snapshot = store.save_snapshot("s")
+    add(store, "b")
+    store.rollback_to_snapshot("s", snapshot, reason="wrong")
+    store.fork("s", "t", at=str(snapshot))
+    store.get_history("t")
+    get_trace_writer(store).close()
+    assert [(op.op, op.snapshot) for op in operations(path)] == [
+        ("append", None),
+        ("snapshot", str(snapshot)),
+        ("append", None),
+        ("rollback", str(snapshot)),
+        ("fork", str(snapshot)),
+        ("read", None),
+    ]
+    assert isinstance(explain_trace(path).verdict, Ok)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store, snapshot: store.rollback_to_snapshot("s", snapshot, dry_run=True),
+        lambda store, snapshot: store.pop("s", 2),
+        lambda store, snapshot: store.clear("s", scope="cache"),
+    ],
+)
+def test_an_option_that_may_say_how_much_is_removed_accuses_nobody(path, tmp_path, call):
+    store = record(WithOptions(tmp_path), path, fresh=True)
+    add(store, "a")
+    snapshot = store.save_snapshot("s")
+    for text in ("b", "c"):
+        add(store, text)
+    call(store, snapshot)
+    store.get_history("s")
+    get_trace_writer(store).close()
+    assert not explain_trace(path).names
+
+
 @pytest.mark.parametrize("kind", [class_stores.RoleAndContent, class_stores.OneDict])
 def test_one_message_at_a_time_is_recorded_however_it_is_passed(path, tmp_path, kind):
     store = record(kind(tmp_path), path)
@@ -158,6 +274,18 @@ def test_a_snapshot_that_its_caller_names_is_recorded_by_that_name(path, tmp_pat
         ("snapshot", "first"),
         ("rollback", "first"),
     ]
+
+
+def test_a_snapshot_that_the_store_names_after_all_is_recorded_by_its_id(path, tmp_path):
+    store = record(class_stores.LabelledSnapshots(tmp_path), path, fresh=True)
+    add(store, "a")
+    snapshot = store.save_snapshot("s", "before")
+    add(store, "b")
+    store.rollback_to_snapshot("s", snapshot)
+    store.get_history("s")
+    get_trace_writer(store).close()
+    assert {op.snapshot for op in operations(path)} == {None, snapshot}
+    assert isinstance(explain_trace(path).verdict, Ok)
 
 
 def test_a_read_that_returns_few_by_default_is_not_taken_for_a_loss(path, tmp_path):

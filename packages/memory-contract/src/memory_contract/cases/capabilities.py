@@ -54,8 +54,8 @@ def capabilities_are_true(context: CaseContext) -> None:
         if context.claims(name):
             _expect_claim(store, name, does)
     for name, does in CAPABILITIES.items():
-        told = any(note.startswith(f"not claimed: {name} (") for note in context.adapter.notes)
-        if not (context.claims(name) or told) and _is_offered(store.handle, name):
+        is_known = context.claims(name) or name in context.adapter.tried
+        if not is_known and _is_offered(store.handle, name):
             _note_unclaimed(store, name, does)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import os
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from memory_contract.adapter import (
     Adapter,
     Capability,
     Flavour,
+    Message,
     Reach,
     Refused,
     import_object,
@@ -37,6 +39,7 @@ from memory_contract.targets.simple_stores import (
     METHODS,
     SimpleHandle,
     find_method,
+    must_restore,
     takes_arguments,
 )
 from memory_contract.targets.vocabulary import IsAwaited, Sessions, Vocabulary
@@ -52,8 +55,6 @@ _SESSION: Final = "kit-probe"
 _MORE_APPENDS: Final = 11
 # Capabilities that no method of turns can have: one message, or a number of messages.
 _NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
-# The name of this method has one meaning, so a store is held to it whatever the trial shows.
-_UNMISTAKABLE: Final = frozenset({"rollback"})
 # Capabilities that are no method, so that a probe finds none of them.
 _WITHOUT_METHOD: Final = frozenset({"fields", "structure", "checksum"})
 # Parts of an interface that a store may leave out by raising `NotImplementedError`.
@@ -68,6 +69,7 @@ class ProbeAttempt:
     """What one attempt to write and read showed."""
 
     opened: bool = False
+    # Whether a message was taken, and not taken for something else.
     appended: bool = False
     works: bool = False
     has_waited: bool = False
@@ -81,6 +83,15 @@ class ProbeAttempt:
     shared: bool = False
     missing: set[str] = field(default_factory=set)
 
+    @property
+    def progress(self) -> tuple[bool, bool, bool]:
+        """How far it got, to be compared."""
+        return self.works, self.appended, self.opened
+
+
+class TextMisplaced(ValueError):  # noqa: N818 -- names what happened
+    """A message came back with its text elsewhere than in its content."""
+
 
 @dataclass(slots=True)
 class Findings:
@@ -90,6 +101,7 @@ class Findings:
     reach: Reach
     attempts: dict[Flavour, ProbeAttempt] = field(default_factory=dict)
     offers: set[Capability] = field(default_factory=set)
+    tried: set[Capability] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     # What is said of the store, in place of what is found.
     claims: Mapping[str, Any] = field(default_factory=dict)
@@ -124,6 +136,7 @@ class Findings:
         }
         found = {
             "capabilities": capabilities,
+            "tried": self.tried,
             "name": name,
             "reach": self.reach,
             "thread_safe": safe,
@@ -145,8 +158,12 @@ def build_adapter(
     factory: Factory, vocabulary: Vocabulary, name: str, claims: Mapping[str, Any]
 ) -> Adapter:
     """Probe the store that a factory makes, and describe it to the kit, with what it claims."""
+    options = dict(vocabulary.variants[0])
+    if issubclass(vocabulary.handle, SimpleHandle) and claims.get("keeps_last") is not None:
+        # The window that is claimed is what the store shows by itself.
+        options["unlimited"] = False
     findings = Findings(
-        OpenStore(factory, vocabulary, options=dict(vocabulary.variants[0])),
+        OpenStore(factory, vocabulary, options=options),
         reach="machine" if factory.is_told_workspace else "handle",
         claims={given: value for given, value in claims.items() if given != "capabilities"},
     )
@@ -203,25 +220,38 @@ def _probe(findings: Findings, folders: Iterator[Path]) -> None:
 
 
 def _find_opener(findings: Findings, folders: Iterator[Path]) -> bool:
-    """Find the variant that works: how a path is passed, and how a message is."""
+    """Find the variant that works: how a path is passed, and how a message; else the furthest."""
+    if _try_variants(findings, folders, {}):
+        return True
+    # A read may refuse to be asked for all.
+    appended = any(each.appended for each in findings.attempts.values())
+    return (
+        appended and findings.is_simple and _try_variants(findings, folders, {"unlimited": False})
+    )
+
+
+def _try_variants(findings: Findings, folders: Iterator[Path], limit: dict[str, bool]) -> bool:
     first = findings.opener
-    for factory in first.factory.variants():
-        for options in first.vocabulary.variants:
-            opener = replace(first, factory=factory, options=dict(options))
-            attempts = {
-                flavour: _attempt(opener, flavour, next(folders))
-                for flavour in first.vocabulary.flavours
-            }
-            if any(each.works for each in attempts.values()):
-                findings.opener, findings.attempts = opener, attempts
-                return True
-            findings.attempts = findings.attempts or attempts
+    best = max((each.progress for each in findings.attempts.values()), default=None)
+    for factory, options in itertools.product(
+        list(first.factory.variants()), first.vocabulary.variants
+    ):
+        opener = replace(first, factory=factory, options={**first.options, **options, **limit})
+        attempts = {
+            flavour: _attempt(opener, flavour, next(folders))
+            for flavour in first.vocabulary.flavours
+        }
+        progress = max(each.progress for each in attempts.values())
+        if best is None or progress > best:
+            best, findings.opener, findings.attempts = progress, opener, attempts
+        if any(each.works for each in attempts.values()):
+            return True
     return False
 
 
 def _expect_opened(findings: Findings) -> None:
     """Raise for a store that could not be opened, or that takes no message of the kit."""
-    attempts = list(findings.attempts.values())
+    attempts = sorted(findings.attempts.values(), key=lambda each: each.progress, reverse=True)
     for each in attempts:
         if isinstance(each.raised, TargetError):
             raise each.raised
@@ -239,11 +269,13 @@ def _expect_opened(findings: Findings) -> None:
     errors = [each.raised for each in attempts if isinstance(each.raised, Exception)]
     said = [error for error in errors if not isinstance(error, IsAwaited)]
     if said and findings.is_simple and not any(each.appended for each in attempts):
+        reason = f"{findings.opener.vocabulary.methods[0]} raised {format_error(said[0])}"
+        if isinstance(said[0], TextMisplaced):
+            reason = str(said[0])
         raise Unreachable(
-            f"the store takes no message of the kit: {findings.opener.vocabulary.methods[0]} raised"
-            f" {format_error(said[0])}. Tried are dicts with role and content, objects with these"
-            " attributes, and the class that the parameter is annotated with; for anything else,"
-            " write an Adapter"
+            f"the store takes no message of the kit: {reason}. Tried are dicts with role and"
+            " content, objects with these attributes, and the class that the parameter is annotated"
+            " with; for anything else, write an Adapter"
         ) from said[0]
 
 
@@ -320,9 +352,12 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
     try:
         handles.append(open_handle(adapter, workspace, flavour, loop))
         seen.opened = True
-        _settle(handles[0].append(_SESSION, build_messages(ids.draw(pairs=pairs))), loop)
+        messages = build_messages(ids.draw(pairs=pairs))
+        _settle(handles[0].append(_SESSION, messages), loop)
         seen.appended = True
-        _settle(handles[0].read(_SESSION), loop)
+        found = _settle(handles[0].read(_SESSION), loop)
+        if issubclass(opener.vocabulary.handle, SimpleHandle):
+            _expect_texts(messages, found)
         for _ in range(0 if any(workspace.iterdir()) else _MORE_APPENDS):
             _settle(handles[0].append(_SESSION, build_messages(ids.draw(pairs=pairs))), loop)
         seen.has_waited = handles[0].inner.has_waited
@@ -341,12 +376,23 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
         seen.works = True
     except TargetError:
         raise
+    except TextMisplaced as error:
+        seen.appended, seen.raised = False, error
     except BaseException as error:  # noqa: BLE001 -- noted; the kit's own calls meet it again
         seen.raised = error
     finally:
         _close_all(handles, loop)
     seen.on_disk = seen.on_disk or any(workspace.iterdir())
     return seen
+
+
+def _expect_texts(messages: list[Message], found: list[Any]) -> None:
+    """Raise if the texts are in what came back, and none of them as a content."""
+    texts = [message["content"] for message in messages]
+    contents = [each.get("content") for each in found if isinstance(each, Mapping)]
+    shown = repr(found)
+    if not any(text in contents for text in texts) and all(text in shown for text in texts):
+        raise TextMisplaced(f"what it was given came back as {shown:.200}")
 
 
 def _get_object(handle: Any) -> Any:
@@ -454,6 +500,7 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
         method = find_method(handle.inner.store, capability)
         if method is None or (pairs and capability in _NOT_OF_TURNS):
             continue
+        findings.tried.add(capability)
         reason = "takes something else"
         if takes_arguments(method, capability):
             reason = _try_offer(findings, capability, next(folders))
@@ -478,11 +525,12 @@ def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> s
         adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None
     )
     try:
-        works = try_capability(context.open(), capability)
+        client = context.open()
+        works = try_capability(client, capability)
+        held = capability == "rollback" and must_restore(client.handle.inner.store)
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
         return f"raised {format_error(error)}"
     finally:
         with contextlib.suppress(BaseException):
             context.close()
-    right = works or capability in _UNMISTAKABLE
-    return "" if right else "did something else when it was tried"
+    return "" if works or held else "did something else when it was tried"

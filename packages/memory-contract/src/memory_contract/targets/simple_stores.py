@@ -1,9 +1,9 @@
 """Stores of the two small styles: turns (`save_context`, `load_memory`) and messages.
 
 The message style is `get_history` with `add_messages(session_id, messages)`,
-`add_message(session_id, message)` or `add_message(session_id, role, content)`. Other methods are
-used if they are called as in `METHODS` and do what their names say. A message that is annotated
-with a class is made of it, if the store takes no other.
+`add_message(session_id, message)` or `add_message(session_id, role, content)`, in any order if
+they have these names. Other methods are used if they are called as in `METHODS` and do what their
+names say. A message that is annotated with a class is made of it, if the store takes no other.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ METHODS: Final[dict[Capability, tuple[str, ...]]] = {
     "list": ("list_sessions",),
 }
 
+# What the second parameter of `save_snapshot` is called if the caller names the snapshot.
+_SNAPSHOT_NAMES: Final = ("name", "label", "tag", "snapshot", "snapshot_id", "snapshot_name")
 # Parameters of a read that may have a number for a default: so many come back unless more are asked
 # for. The kit asks for all.
 _LIMITS: Final = ("limit", "last_n", "max_messages", "n", "k")
@@ -70,21 +72,42 @@ def takes_name(save_snapshot: Callable[..., Any]) -> bool:
         parameters = inspect.signature(save_snapshot).parameters.values()
     except (TypeError, ValueError):
         return False
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [each for each in parameters if each.default is each.empty]
-    return len([each for each in required if each.kind not in variadic]) == 2
+    names = [each.name for each in parameters if each.default is each.empty]
+    return len(names) == 2 and names[0].startswith("session") and names[1] in _SNAPSHOT_NAMES
+
+
+def find_snapshot_id(answer: Any, name: Any) -> Any:
+    """What a snapshot is found by that was given a name: the store's own id, if it returns one."""
+    found = getattr(answer, "id", answer)
+    return found if hasattr(answer, "id") or isinstance(found, str) else name
+
+
+def must_restore(store: Any) -> bool:
+    """Whether the names leave no doubt about what is passed to and from a rollback."""
+    try:
+        names = list(inspect.signature(store.rollback_to_snapshot).parameters)
+    except (TypeError, ValueError):
+        return False
+    session, snapshot, *_ = *names, "", ""
+    is_clear = session.startswith("session") and snapshot.startswith("snapshot")
+    return is_clear and not takes_name(store.save_snapshot)
 
 
 class SimpleHandle(StoreHandle):
-    """What both styles share: the further methods of `METHODS`."""
+    """What both styles share: the further methods of `METHODS`.
 
-    # The method that reads.
-    reader: str
+    With `unlimited`, a read asks for all if it returns only so many by default.
+    """
 
-    def __init__(self, store: Any, *, awaited: bool) -> None:
+    def __init__(self, store: Any, *, awaited: bool, unlimited: bool = True) -> None:
         super().__init__(store, awaited=awaited)
         self.exchanged: Any = None
-        self.no_limit = dict.fromkeys(find_limits(getattr(store, self.reader)), _NO_LIMIT)
+        limits = find_limits(self._find_reader()) if unlimited else ()
+        self.no_limit = dict.fromkeys(limits, _NO_LIMIT)
+
+    def _find_reader(self) -> Callable[..., Any]:
+        """The method of the store that reads."""
+        raise NotImplementedError
 
     def _exchange(self, value: Any) -> Any:
         self.exchanged = value
@@ -113,11 +136,11 @@ class SimpleHandle(StoreHandle):
         await self._change("clear", session)
 
     async def snapshot(self, session: str) -> Any:
-        names = []
         if takes_name(self.store.save_snapshot):
-            names.append(f"snapshot-{secrets.token_hex(4)}")
-        answer = await self._call("snapshot", session, *names)
-        return names[0] if names else getattr(answer, "id", answer)
+            name = f"snapshot-{secrets.token_hex(4)}"
+            return find_snapshot_id(await self._call("snapshot", session, name), name)
+        answer = await self._call("snapshot", session)
+        return getattr(answer, "id", answer)
 
     async def rollback(self, session: str, snapshot: Any) -> None:
         await self._call("rollback", session, snapshot)
@@ -136,7 +159,9 @@ def find_limits(read: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):
         return []
     found = [name for name in _LIMITS if name in parameters]
-    return [name for name in found if type(parameters[name].default) is int]
+    # Zero and less mean all.
+    defaults = {name: parameters[name].default for name in found}
+    return [name for name, value in defaults.items() if type(value) is int and value > 0]
 
 
 class MessagesHandle(SimpleHandle):
@@ -145,13 +170,12 @@ class MessagesHandle(SimpleHandle):
     `form` says how one is passed: as an object, a dict, two texts, or the class that is annotated.
     """
 
-    reader = "get_history"
-
     def __init__(self, store: Any, *, form: str = "object", **options: Any) -> None:
         super().__init__(store, **options)
         self._form = form
+        self._by_name = form == "texts" and takes_role_and_content(store.add_message)
         self._build_message: Callable[..., Any] = ChatMessage if form == "object" else dict
-        if form == "texts":
+        if form == "texts" and not self._by_name:
             _expect_texts(store.add_message)
         elif form == "class":
             self._build_message = _find_message_class(
@@ -165,14 +189,22 @@ class MessagesHandle(SimpleHandle):
             await self.settle(add_messages(session, batch))
             return
         for message in messages:
-            if self._form == "texts":
-                arguments = [message["role"], message["content"]]
+            arguments, options = [], {}
+            texts = {name: message[name] for name in ("role", "content")}
+            if self._by_name:
+                options = texts
+            elif self._form == "texts":
+                arguments = list(texts.values())
             else:
                 arguments = [self._exchange(self._build_message(**message))]
-            await self.settle(self.store.add_message(session, *arguments))
+            await self.settle(self.store.add_message(session, *arguments, **options))
+
+    def _find_reader(self) -> Callable[..., Any]:
+        reader: Callable[..., Any] = self.store.get_history
+        return reader
 
     async def read(self, session: str) -> list[Any]:
-        found = await self.settle(self.store.get_history(session, **self.no_limit))
+        found = await self.settle(self._find_reader()(session, **self.no_limit))
         _refuse_text(found, "get_history", "a list of messages")
         return messages_from_list(self._exchange(found))
 
@@ -181,6 +213,16 @@ def _refuse_text(found: object, method: str, wanted: str) -> None:
     """Raise if a store returns one text: its characters are no messages."""
     if isinstance(found, str):
         raise TargetError(f"{method} returned one text, {found!r:.60}; the kit needs {wanted}")
+
+
+def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
+    """Whether the names of its parameters say which text is the role and which the content."""
+    try:
+        parameters = list(inspect.signature(add_message).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return False
+    names = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
+    return names >= {"role", "content"}
 
 
 def _expect_texts(add_message: Callable[..., Any]) -> None:
@@ -210,8 +252,6 @@ def _find_message_class(method: Callable[..., Any]) -> Callable[..., Any]:
 class TurnsHandle(SimpleHandle):
     """A store of turns: what the user said and what the model answered."""
 
-    reader = "load_memory"
-
     async def append(self, session: str, messages: list[Message]) -> None:
         """Save turns, one call each."""
         save = self._method("save_context")
@@ -220,9 +260,13 @@ class TurnsHandle(SimpleHandle):
 
     async def read(self, session: str) -> list[Any]:
         """The turns, as messages."""
-        found = await self.settle(self._method("load_memory")(session, **self.no_limit))
+        found = await self.settle(self._find_reader()(session, **self.no_limit))
         _refuse_text(found, "load_memory", "a list of turns, such as pairs (human, ai)")
         return messages_from_turns(self._exchange(found))
+
+    def _find_reader(self) -> Callable[..., Any]:
+        reader: Callable[..., Any] = self._method("load_memory")
+        return reader
 
     def _method(self, name: str) -> Any:
         own = getattr(self.store, f"a{name}", None) if self.awaited else None

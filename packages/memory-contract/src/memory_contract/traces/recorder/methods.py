@@ -36,6 +36,10 @@ class MethodSpec:
 
 MethodSpecs = Mapping[str, MethodSpec]
 
+# Options that change nothing about what a call does.
+_REMARKS: Final = frozenset({"reason", "note", "comment"})
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 # Messages
 
@@ -56,6 +60,13 @@ def read_fields(message: Any) -> Mapping[str, Any]:
     if hasattr(message, "role") and hasattr(message, "content"):
         return {"role": message.role, "content": message.content}
     return {"role": type(message).__name__, "content": repr(message)}
+
+
+def is_message(message: Any) -> bool:
+    """Return whether `read_fields` finds a role and a content; another form is its store's own."""
+    if isinstance(message, Mapping) or (hasattr(message, "role") and hasattr(message, "content")):
+        return True
+    return hasattr(message, "type") and hasattr(message, "additional_kwargs")
 
 
 def hash_messages(messages: Iterable[Any], hasher: Hasher) -> list[HashedMessage]:
@@ -205,6 +216,7 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
         find_method,
         takes_arguments,
         takes_name,
+        takes_role_and_content,
     )
 
     found: dict[str, MethodSpec] = {}
@@ -218,30 +230,37 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
         if method is not None and takes_arguments(method, capability):
             named = capability == "snapshot" and takes_name(method)
             found[name] = (
-                MethodSpec(_describe_named_snapshot) if named else _DUCK_METHODS[capability]
+                MethodSpec(_describe_named_snapshot, _record_named_snapshot)
+                if named
+                else _DUCK_METHODS[capability]
             )
-    return {
-        name: replace(spec, describe=_take_positions(getattr(store, name), spec.describe))
+    found = {
+        name: replace(spec, describe=_describe_by_signature(getattr(store, name), spec))
         for name, spec in found.items()
     }
+    add_message = getattr(store, "add_message", None)
+    if add_message is not None and takes_role_and_content(add_message):
+        found["add_message"] = MethodSpec(_describe_role_and_content(add_message, hasher))
+    return found
 
 
 def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
-    def add_message(session: str, message: Any, *rest: Any) -> CallRecord:
-        fields = read_fields(message)
-        if isinstance(message, str) and rest:
-            fields = {"role": message, "content": rest[0]}
-        return describe_append(session, [hasher.hash_message(fields)])
+    def add_message(session: str, message: Any, **_: Any) -> CallRecord:
+        return add_messages(session, [message])
 
-    def add_messages(session: str, messages: Any, *_: Any) -> CallRecord:
+    def add_messages(session: str, messages: Any, **_: Any) -> CallRecord:
+        messages = list(messages)
+        if not all(map(is_message, messages)):
+            # As what they come back is not known.
+            return CallRecord(CALL, session, changes=True)
         return describe_append(session, hash_messages(messages, hasher))
 
-    def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any) -> CallRecord:
+    def save_context(session: str, human_msg: Any, ai_msg: Any, **_: Any) -> CallRecord:
         return describe_append(session, hash_turn(human_msg, ai_msg, hasher))
 
-    def read(session: str, *rest: Any) -> CallRecord:
+    def read(session: str, **options: Any) -> CallRecord:
         # A read of a part is not judged.
-        return CallRecord(CALL if rest else "read", session)
+        return CallRecord(CALL if options else "read", session)
 
     return {
         "add_message": MethodSpec(add_message),
@@ -254,26 +273,80 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
     }
 
 
-def _take_positions(
-    method: Callable[..., Any], describe: Callable[..., CallRecord]
+def _describe_by_signature(
+    method: Callable[..., Any], spec: MethodSpec
 ) -> Callable[..., CallRecord]:
-    """Describe calls by the positions of their arguments, whatever the method names them."""
+    """Describe calls by their first arguments, whatever the method names them, and its options."""
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
-        return describe
+        return spec.describe
+    parameters = signature.parameters
+    of_describe = inspect.signature(spec.describe).parameters.values()
+    count = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in of_describe)
+    names = list(parameters)[:count]
+    if any(each.kind in _VARIADIC for each in list(parameters.values())[:count]):
+        return spec.describe
 
     def describe_call(*arguments: Any, **options: Any) -> CallRecord:
-        return describe(*signature.bind(*arguments, **options).arguments.values())
+        given = signature.bind(*arguments, **options).arguments
+        first = [given.pop(name, parameters[name].default) for name in names]
+        others = {
+            name
+            for name, value in given.items()
+            if name not in _REMARKS and value is not parameters[name].default
+        }
+        if spec.removes and others:
+            # They may say how much is removed, or that nothing is.
+            return CallRecord(CALL, first[0], changes=True)
+        return spec.describe(*first, **given)
 
     return describe_call
 
 
-def _describe_named_snapshot(session: str, name: Any, *_: Any) -> CallRecord:
+def _describe_role_and_content(
+    add_message: Callable[..., Any], hasher: Hasher
+) -> Callable[..., CallRecord]:
+    signature = inspect.signature(add_message)
+
+    def describe(*arguments: Any, **options: Any) -> CallRecord:
+        bound = signature.bind(*arguments, **options)
+        bound.apply_defaults()
+        session = next(iter(bound.arguments.values()))
+        role, content = bound.arguments["role"], bound.arguments["content"]
+        if not (isinstance(role, str) and isinstance(content, str | list)):
+            return CallRecord(CALL, session, changes=True)
+        return describe_append(session, [hasher.hash_message({"role": role, "content": content})])
+
+    return describe
+
+
+def _describe_session_change(op: str) -> Callable[..., CallRecord]:
+    return lambda session, **_: CallRecord(op, session)
+
+
+def _describe_named_snapshot(session: str, name: Any, **_: Any) -> CallRecord:
     return CallRecord("snapshot", session, snapshot=str(name))
 
 
-def _describe_trim(session: str, *_: Any, **__: Any) -> CallRecord:
+def _record_named_snapshot(record: CallRecord, answer: Any, _: Hasher) -> None:
+    from memory_contract.targets.simple_stores import find_snapshot_id  # noqa: PLC0415
+
+    record.snapshot = str(find_snapshot_id(answer, record.snapshot))
+
+
+def _describe_rollback(session: str, snapshot: Any, **_: Any) -> CallRecord:
+    return CallRecord("rollback", session, snapshot=str(snapshot))
+
+
+def _describe_fork(session: str, target: str, *, at: Any = None, **options: Any) -> CallRecord:
+    if options or not isinstance(at, str | None):
+        # Which state it copies is not known.
+        return CallRecord(CALL, target, changes=True)
+    return CallRecord("fork", session, target=target, snapshot=at)
+
+
+def _describe_trim(session: str, _keep: Any, **_: Any) -> CallRecord:
     # What the number means is not known: messages, turns, tokens.
     return CallRecord("trim", session, keep=0, unsure=True)
 
@@ -281,11 +354,11 @@ def _describe_trim(session: str, *_: Any, **__: Any) -> CallRecord:
 _DUCK_METHODS: Final[dict[str, MethodSpec]] = {
     "trim": MethodSpec(_describe_trim, removes=True),
     "list": MethodSpec(describe_store_call),
-    "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
-    "clear": MethodSpec(describe_change("clear"), removes=True),
-    "snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
-    "rollback": MethodSpec(describe_rollback, removes=True),
-    "fork": MethodSpec(describe_fork),
+    "pop": MethodSpec(_describe_session_change("pop"), record_popped, removes=True),
+    "clear": MethodSpec(_describe_session_change("clear"), removes=True),
+    "snapshot": MethodSpec(_describe_session_change("snapshot"), record_snapshot_id),
+    "rollback": MethodSpec(_describe_rollback, removes=True),
+    "fork": MethodSpec(_describe_fork),
 }
 
 
