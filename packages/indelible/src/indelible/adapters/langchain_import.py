@@ -140,14 +140,23 @@ def histories(
 def _is_sqlite(path: Path) -> bool:
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with _translate_file_errors(path), path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
+
+
+@contextmanager
+def _translate_file_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _read_files(path: Path) -> Iterator[tuple[str, list[Any]]]:
     for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
-            found = json.loads(file.read_text("utf-8"))
+            with _translate_file_errors(file):
+                found = json.loads(file.read_text("utf-8"))
         except ValueError as error:
             raise FormatError(f"{file} is not JSON: {error}", file=str(file)) from error
         if not isinstance(found, list):
