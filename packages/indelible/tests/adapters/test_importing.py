@@ -127,6 +127,8 @@ def test_a_file_that_cannot_be_read_is_named_and_those_before_it_stay(tmp_path):
         with pytest.raises(indelible.UnavailableError, match=r"z\.json cannot be read: Is a dir"):
             import_histories(store, histories(folder))
         assert sorted(store.list_sessions().ids) == ["ana", "ben"]
+    with pytest.raises(indelible.UnavailableError, match="cannot be read: File name too long"):
+        histories("x" * 300)
 
 
 @pytest.mark.parametrize("wrong", ["{", "7", '[{"type": "human"}]', "[[]]", '["x"]'])

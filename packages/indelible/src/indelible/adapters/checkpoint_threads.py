@@ -111,9 +111,10 @@ class Threads(ThreadReader):
             }
             # Ids of checkpoints grow, so most often this one is new.
             greatest = "" if newest is None else newest.greatest or newest.id
-            may_repeat = newest is not None and header.id <= greatest
-            grow = newest is None or (newest.greatest is None and not may_repeat)
-            marked = header if grow else replace(header, greatest=max(header.id, greatest))
+            may_repeat = header.id <= greatest
+            marked = header
+            if may_repeat or (newest is not None and newest.greatest is not None):
+                marked = replace(header, greatest=max(header.id, greatest))
             record = records.build_record(marked, placed, base)
             if may_repeat:
                 record = records.add_pending(record, await self._find_writes(session, header))
