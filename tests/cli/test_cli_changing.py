@@ -24,6 +24,15 @@ def test_append_adds_a_message_and_begins_a_store(command, golden):
         assert [each.content for each in begun.get_history("eve")] == ["hello", "Two\nlines."]
 
 
+def test_append_takes_roles_of_frameworks_and_refuses_misspelled_ones(command, store):
+    for role in ("ipython", "chat", "critic"):
+        command("append", "eve", role, "hi")
+    assert [each.role for each in store.get_history("eve")] == ["ipython", "chat", "critic"]
+    for role, meant in {"asistant": "assistant", "User": "user", "sytem": "system"}.items():
+        told = command("append", "eve", role, "hi", code=2).err
+        assert f"did you mean {meant}? Nothing was changed." in told
+
+
 def test_append_gives_a_receipt_as_json(command, store):
     receipt = json.loads(command("append", "bob", "user", "hi", "--ttl", "60", "--json").out)
     assert receipt["positions"] == [2]

@@ -234,11 +234,39 @@ def test_a_full_disk_below_stdout_is_said_in_a_sentence(command, arguments):
     assert done.returncode == 4
 
 
+def test_a_url_of_a_file_with_parameters_is_refused_in_sentences(command):
+    told = command("sessions", "--url", "sqlite:///agent.db?mode=ro", code=2).err
+    assert told.endswith(
+        "nothing was opened. A file with a ? in its name is named without the scheme.\n"
+    )
+
+
+def test_an_error_of_a_file_is_not_said_to_be_of_stdout(command):
+    failing = """
+import indelible.cli.main
+
+indelible.cli.main.app = lambda **_: open("missing")
+indelible.cli.main.run()
+"""
+    done = run_python(command, failing, stdout=subprocess.DEVNULL)
+    assert "stdout" not in done.stderr
+    assert done.stderr.endswith("No such file or directory: 'missing'\n")
+
+
+CLOSED = "import sys; sys.stdin = sys.stdout = None; from indelible.cli import run; run()"
+
+
 def test_closed_streams_are_empty_ones(command):
-    closed = "import sys; sys.stdin = sys.stdout = None; from indelible.cli import run; run()"
-    for arguments in (["show", "ada"], ["append", "ada", "user", "-"]):
-        done = run_python(command, closed, *arguments, stdout=subprocess.DEVNULL)
-        assert (done.returncode, done.stderr) == (0, "")
+    done = run_python(command, CLOSED, "show", "ada", stdout=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["append", "ada", "user", "-"], ["remember", "ada", "-"]])
+def test_a_text_is_not_read_from_a_closed_stdin(command, store, words):
+    before = store.session("ada").logged
+    done = run_python(command, CLOSED, *words, stdout=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (2, "Error: Stdin is closed. Nothing was written.\n")
+    assert store.session("ada").logged == before
 
 
 def test_ctrl_c_before_a_command_has_begun_prints_no_traceback(command):

@@ -121,6 +121,25 @@ def test_the_demo_ends_with_1_where_indelible_does_not_hold():
     assert rows(output.getvalue(), "C: snapshots left") == [("0", "0")]
 
 
+def test_ctrl_c_while_the_demo_is_imported_prints_no_traceback():
+    interrupted = """
+import runpy
+import sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "examples.demo.story":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("examples.demo", run_name="__main__")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_ctrl_c_ends_the_demo_without_a_word(folder):
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "examples.demo"],

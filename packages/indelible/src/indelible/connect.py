@@ -318,7 +318,7 @@ def parse_path(target: str) -> Path:
         if "?" in rest:
             raise UsageError(
                 f"a URL of a file has no parameters: {format_target(target)!r}; nothing was opened."
-                " (A file with a ? in its name is named without the scheme.)",
+                " A file with a ? in its name is named without the scheme",
                 value=format_target(target),
             )
         return _expand(rest[1:])

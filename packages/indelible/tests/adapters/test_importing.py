@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -117,6 +118,17 @@ def test_long_histories_come_in_several_batches(tmp_path):
         import_histories(store, histories(str(tmp_path / "long.json")))
         said = [message.content for message in IndelibleChatMessageHistory("long", store).messages]
     assert said == [str(number) for number in range(450)]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_those_before_it_stay(tmp_path):
+    folder = in_files(tmp_path)
+    Path(folder, "z.json").mkdir()
+    with indelible.open("memory:") as store:
+        with pytest.raises(indelible.UnavailableError, match=r"z\.json cannot be read: Is a dir"):
+            import_histories(store, histories(folder))
+        assert sorted(store.list_sessions().ids) == ["ana", "ben"]
+    with pytest.raises(indelible.UnavailableError, match="cannot be read: File name too long"):
+        histories("x" * 300)
 
 
 @pytest.mark.parametrize("wrong", ["{", "7", '[{"type": "human"}]', "[[]]", '["x"]'])

@@ -117,7 +117,11 @@ def test_a_checkpoint_that_differs_is_an_error(store, tmp_path):
 
 @pytest.mark.parametrize(
     ("source", "error"),
-    [("missing.db", UnavailableError), ("mysql://localhost/x", UnsupportedError)],
+    [
+        ("missing.db", UnavailableError),
+        ("x" * 300, UnavailableError),
+        ("mysql://localhost/x", UnsupportedError),
+    ],
 )
 def test_a_source_that_cannot_be_read_is_refused(source, error):
     with pytest.raises(error), open_source(source):

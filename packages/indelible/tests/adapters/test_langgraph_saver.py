@@ -21,6 +21,7 @@ from indelible.adapters import checkpoint_reader, checkpoint_threads
 from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
+from indelible.core.plans import checkpoints
 from indelible.testing.processes import starting
 from memory_contract import check
 from memory_contract.targets import resolve
@@ -517,6 +518,47 @@ def test_a_checkpoint_that_is_put_while_another_saver_prunes_is_not_lost(
         assert [found.metadata["step"] for found in each.list(THREAD)] == [3]
 
 
+@pytest.mark.parametrize("rewrite", ["compact", "prune"])
+def test_writes_that_are_put_while_another_saver_rewrites_are_not_lost(
+    store, saver, config, monkeypatch, rewrite
+):
+    config = put(saver, config, {"messages": messages(20)}, version=1)
+    config = put(saver, config, {"messages": messages(21)}, version=2)
+    interrupt_once(
+        monkeypatch, "read_writes", lambda: saver.put_writes(config, [("messages", LONG)], "task")
+    )
+    getattr(IndelibleSaver(store), rewrite)(["t"])
+    for each in (saver, IndelibleSaver(store)):
+        assert each.get_tuple(config).pending_writes == [("task", "messages", LONG)]
+
+
+def test_writes_that_are_put_while_pages_of_records_are_read_are_not_lost(
+    store, saver, config, monkeypatch
+):
+    monkeypatch.setattr(checkpoints, "ITEM_PAGE", 2)
+    find_records = checkpoints.find_records
+    configs = [config := put(saver, config, {"messages": "a"}, version=n) for n in range(1, 4)]
+    saver.put_writes(configs[0], [("messages", LONG)], "task")
+    saver.put_writes(configs[1], [("messages", LONG)], "task")
+
+    def interrupted(session, first, last, limit=None):
+        plan = find_records(session, first, last, limit=limit)
+        answer = yield next(plan)
+        if first.endswith(configs[0]["configurable"]["checkpoint_id"]):
+            monkeypatch.setattr(checkpoints, "find_records", find_records)
+            saver.put_writes(configs[2], [("messages", LONG)], "task")
+        try:
+            while True:
+                answer = yield plan.send(answer)
+        except StopIteration as done:
+            return done.value
+
+    monkeypatch.setattr(checkpoints, "find_records", interrupted)
+    IndelibleSaver(store).compact()
+    for each in configs:
+        assert saver.get_tuple(each).pending_writes == [("task", "messages", LONG)]
+
+
 class LastValues(TypedDict, total=False):
     name: str
     step: int
@@ -547,6 +589,18 @@ def test_the_newest_record_of_an_id_counts_however_old_it_is(store, saver, confi
         configs.append(stored)
     fresh = IndelibleSaver(store)
     assert [read(fresh, each) for each in configs] == [[f"new {n}"] for n in range(1, 60)]
+
+
+def test_an_id_that_was_stored_again_long_ago_is_found_as_it_was_stored_last(store, saver, config):
+    for number in [*range(1, 51), 1, *range(51, 111)]:
+        checkpoint = empty_checkpoint() | {"id": f"{number:04}"}
+        stored = saver.put(config, checkpoint, {"after": len(list(saver.list(THREAD)))}, {})
+        config = config if number == 1 else stored
+    for each in (saver, IndelibleSaver(store)):
+        again = {"configurable": {**config["configurable"], "checkpoint_id": "0001"}}
+        assert each.get_tuple(again).metadata == {"after": 50}
+        between = {"configurable": {**config["configurable"], "checkpoint_id": "00011"}}
+        assert each.get_tuple(between) is None
 
 
 def test_a_thread_that_begins_again_shows_nothing_of_the_one_before(
@@ -739,6 +793,44 @@ def test_writes_that_come_before_their_checkpoint_are_kept_in_many_packs(
     saver.compact()
     for each in (saver, IndelibleSaver(store)):
         assert [found.pending_writes for found in each.list(THREAD)] == expected
+
+
+@pytest.mark.parametrize("namespace", ["", "n" * 500], ids=["short", "long"])
+@pytest.mark.parametrize("rewrite", ["compact", "prune"])
+def test_writes_whose_checkpoint_comes_after_a_rewrite_are_kept(
+    store, saver, config, rewrite, namespace
+):
+    config["configurable"]["checkpoint_ns"] = namespace
+    for number in "12":
+        checkpoint = build({"messages": messages(int(number))}, int(number)) | {"id": number}
+        config = saver.put(config, checkpoint, {}, checkpoint["channel_versions"])
+    pending = {"configurable": {**config["configurable"], "checkpoint_id": "3"}}
+    # One value is new, and one is shared with what is packed.
+    values = [("messages", messages(1)[0]), ("messages", LONG)]
+    saver.put_writes(pending, values, "task")
+    for _ in range(2):
+        getattr(saver, rewrite)(["t"])
+    saver.put(config, checkpoint | {"id": "3"}, {}, checkpoint["channel_versions"])
+    for _ in range(2):
+        for each in (saver, IndelibleSaver(store)):
+            found = each.get_tuple(pending).pending_writes
+            assert found == [("task", *value) for value in values]
+        getattr(saver, rewrite)(["t"])
+
+
+def test_writes_of_no_checkpoint_are_pruned_when_newer_ones_are_stored(store, saver, config):
+    for number in "134":
+        checkpoint = build({"messages": messages(int(number))}, int(number)) | {"id": number}
+        config = saver.put(config, checkpoint, {}, checkpoint["channel_versions"])
+    saver.put_writes(
+        {"configurable": {**config["configurable"], "checkpoint_id": "2"}},
+        [("messages", LONG)],
+        "task",
+    )
+    saver.compact()
+    assert len(store.get_entries("~thread/t")) == 3, "a pack, the newest checkpoint, and the writes"
+    saver.prune(["t"])
+    assert len(store.get_entries("~thread/t")) == 2
 
 
 def test_a_snapshot_from_before_keeps_what_it_needs(store, saver, config):

@@ -192,21 +192,16 @@ class ThreadReader:
     async def _find_older(
         self, state: ThreadState, positions: Sequence[int], checkpoint_id: str
     ) -> CheckpointRecord | None:
-        """Find a checkpoint among many, newest first: by its id, which grows with time."""
-        low, high = 0, len(positions)
+        """Find a checkpoint among many, newest first: by its id, if ids grow with time."""
+        (newest,) = await self._load(state, positions[:1])
+        low, high = 0, len(positions) if newest.greatest is None else 0
         while low < high:
             middle = (low + high) // 2
             (found,) = await self._load(state, [positions[middle]])
             if found.id == checkpoint_id:
-                # Of the records of one id, the newest counts.
-                while middle > 0:
-                    (newer,) = await self._load(state, [positions[middle - 1]])
-                    if newer.id != checkpoint_id:
-                        break
-                    found, middle = newer, middle - 1
                 return found
             low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
-        # Ids that a caller chose need not grow: look at all.
+        # Of the records of one id, the newest counts.
         for start in range(0, len(positions), _PAGE):
             for found in await self._load(state, positions[start : start + _PAGE]):
                 if found.id == checkpoint_id:

@@ -27,9 +27,11 @@ takes that in, and one more replaces the second message:
 - `compact` and `prune` move values and checkpoints into packs, each one compressed entry with the
   item `p ␟ last ␟ first`, and hide them in the log. A position that is hidden is looked for in
   packs. The newest checkpoint of a namespace is appended again: it is never in a pack. Writes
-  become part of the record of their checkpoint, as `pending`.
+  become part of the record of their checkpoint, as `pending`. Those whose checkpoint is not stored
+  yet stay in the log.
 - An id that is not greater than all before it in its namespace may have been stored before. Its
-  record takes over what is `pending` for it, and names the `greatest` id, for those that follow.
+  record takes over what is `pending` for it. It and all after it name the `greatest` id so far:
+  where the newest record does, ids do not grow.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -64,6 +66,7 @@ _PART_BYTES: Final = 64
 _SEPARATOR: Final = "\x1f"
 _AFTER: Final = chr(ord(_SEPARATOR) + 1)
 ALL_CHECKPOINTS: Final = (f"c{_SEPARATOR}", f"c{_AFTER}")
+ALL_WRITES: Final = (f"w{_SEPARATOR}", f"w{_AFTER}")
 LAST_PACK: Final = f"p{_AFTER}"
 # Ids of items are limited to 512 bytes.
 _NAME_BYTES_MAX: Final = 400
@@ -89,7 +92,7 @@ class CheckpointHeader:
     # The checkpoint without the values of its channels.
     body: SerializedValue
     metadata: SerializedValue
-    # The greatest id of its namespace, if that is an earlier one, or this one stored before.
+    # The greatest id of its namespace so far, unless each was greater than all before it.
     greatest: str | None = None
 
 
@@ -138,6 +141,20 @@ def build_checkpoint_item(namespace: str) -> str:
 def build_writes_item(namespace: str, checkpoint_id: str) -> str:
     """Return the item that all writes for a checkpoint are versions of."""
     return f"w{_SEPARATOR}{_shorten(namespace + _SEPARATOR + checkpoint_id)}"
+
+
+def choose_early_writes(
+    items: Collection[str], listed: Iterable[ListedCheckpoint], *, newer_only: bool
+) -> set[str]:
+    """Choose the items of writes for checkpoints that are not stored, or only for newer ones."""
+    stored = {build_writes_item(each.namespace, each.id) for each in listed}
+    early = set(items) - stored
+    if not newer_only:
+        return early
+    greatest = {item.rpartition(_SEPARATOR)[0]: item for item in sorted(stored)}
+    # Hashes do not grow as ids do: which of those are newer is not known.
+    greatest.pop("w", None)
+    return {item for item in early if item > greatest.get(item.rpartition(_SEPARATOR)[0], "")}
 
 
 def _shorten(name: str) -> str:

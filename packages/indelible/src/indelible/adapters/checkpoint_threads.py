@@ -110,12 +110,13 @@ class Threads(ThreadReader):
                 for name, channel in channels.items()
             }
             # Ids of checkpoints grow, so most often this one is new.
-            greatest = None if newest is None else newest.greatest or newest.id
-            if greatest is None or header.id > greatest:
-                record = records.build_record(header, placed, base)
-            else:
-                repeated = replace(header, greatest=greatest)
-                record = records.build_record(repeated, placed, base)
+            greatest = "" if newest is None else newest.greatest or newest.id
+            may_repeat = header.id <= greatest
+            marked = header
+            if may_repeat or (newest is not None and newest.greatest is not None):
+                marked = replace(header, greatest=max(header.id, greatest))
+            record = records.build_record(marked, placed, base)
+            if may_repeat:
                 record = records.add_pending(record, await self._find_writes(session, header))
             position = await self._append(session, cache, [*new.values], [record])
             newest = records.resolve(record, position, base)
@@ -290,7 +291,9 @@ class Threads(ThreadReader):
             counts = len(chosen), len(listed) - len(chosen)
             if not listed or (counts[1] == 0 and not always):
                 return
-            stay = await self._append_again(cache, state, stored, chosen)
+            # What is erased takes along the writes that came too late for it.
+            early = await self._read_early_writes(session, cache, listed, newer_only=counts[1] > 0)
+            stay = await self._append_again(cache, state, stored, chosen, early)
             head = state.head
             hidden = [at for at in range(head.born, head.end) if at not in stay]
             await self._store.hide(session, hidden, expected=cache.version)
@@ -312,12 +315,30 @@ class Threads(ThreadReader):
         positions = {place.position for place in places} | state.cache.packed.keys()
         return state, await self._read_records(state, positions)
 
+    async def _read_early_writes(
+        self,
+        session: str,
+        cache: ThreadCache,
+        listed: Sequence[ListedCheckpoint],
+        *,
+        newer_only: bool,
+    ) -> Mapping[int, StoredCheckpoint]:
+        """Read the writes for checkpoints that are not stored yet."""
+        state, places = await self._find_records(session, *records.ALL_WRITES)
+        _refuse_other_version(cache, state)
+        found = {place.item for place in places}
+        early = records.choose_early_writes(found, listed, newer_only=newer_only)
+        return await self._read_records(
+            state, [place.position for place in places if place.item in early]
+        )
+
     async def _append_again(
         self,
         cache: ThreadCache,
         state: ThreadState,
         stored_at: Mapping[int, StoredCheckpoint],
         chosen: Sequence[ListedCheckpoint],
+        early: Mapping[int, StoredCheckpoint],
     ) -> set[int]:
         """Append what is to be kept; return the positions of what stays where it is."""
         if not chosen:
@@ -328,7 +349,8 @@ class Threads(ThreadReader):
             newest.setdefault(listed.namespace, listed)
         moved = {listed.position for listed in newest.values()}
         kept = {listed.position for listed in chosen} - moved
-        _, writes = await self.read_writes(session, [(state, listed) for listed in chosen])
+        now, writes = await self.read_writes(session, [(state, listed) for listed in chosen])
+        _refuse_other_version(cache, now)
         again: dict[int, StoredCheckpoint] = {}
         for listed, pending in zip(chosen, writes, strict=True):
             position = listed.position
@@ -341,6 +363,11 @@ class Threads(ThreadReader):
         wanted = {
             at for where, each in again.items() for at in records.find_new_positions(each, where)
         }
+        wanted |= {
+            write.position
+            for where, each in early.items()
+            for write in records.parse_writes(each, where)
+        }
         values = await self.read_values(state, wanted)
         stay = {
             at for at in wanted if len(values[at][1]) > _PACKED_BYTES_MAX and state.is_visible(at)
@@ -352,7 +379,7 @@ class Threads(ThreadReader):
             *_batch([again[position] for position in sorted(moved)], BATCH_ENTRIES_MAX),
         ):
             await self._append(session, cache, [], batch)
-        return stay
+        return stay | early.keys()
 
 
 def _batch(entries: Sequence[StoredCheckpoint], size: int) -> Iterator[Sequence[StoredCheckpoint]]:

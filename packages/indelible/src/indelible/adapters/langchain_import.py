@@ -132,9 +132,10 @@ def histories(
             " postgresql://… or redis://…. Nothing was imported"
         )
     path = Path(rest.removeprefix("/") if separator else source)
-    if not path.exists():
-        raise UnavailableError(f"there is no file {path}: nothing was imported")
-    return _read_sqlite(path, table) if separator or _is_sqlite(path) else _read_files(path)
+    with translate_file_errors(path):
+        if not path.exists():
+            raise UnavailableError(f"there is no file {path}: nothing was imported")
+        return _read_sqlite(path, table) if separator or _is_sqlite(path) else _read_files(path)
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -144,10 +145,20 @@ def _is_sqlite(path: Path) -> bool:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
+@contextmanager
+def translate_file_errors(path: Path) -> Iterator[None]:
+    """Report errors of a file as errors of indelible."""
+    try:
+        yield
+    except OSError as error:
+        raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def _read_files(path: Path) -> Iterator[tuple[str, list[Any]]]:
     for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
-            found = json.loads(file.read_text("utf-8"))
+            with translate_file_errors(file):
+                found = json.loads(file.read_text("utf-8"))
         except ValueError as error:
             raise FormatError(f"{file} is not JSON: {error}", file=str(file)) from error
         if not isinstance(found, list):

@@ -19,6 +19,7 @@ from indelible.adapters.langchain_import import (
     SourceReport,
     open_postgres,
     open_sqlite,
+    translate_file_errors,
 )
 from indelible.adapters.langgraph_saver import IndelibleSaver
 from indelible.connect import format_target, refuse_ambiguous
@@ -182,8 +183,9 @@ def open_source(source: str) -> Iterator[ImportSource]:
             f"cannot read {format_target(source)}: name the file of a SqliteSaver, or"
             " postgresql://…. Nothing was imported"
         )
-    if not Path(name).is_file():
-        raise UnavailableError(f"there is no file {name}: nothing was imported")
+    with translate_file_errors(path := Path(name)):
+        if not path.is_file():
+            raise UnavailableError(f"there is no file {name}: nothing was imported")
     with _open_sqlite(name) as opened:
         yield opened
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +21,9 @@ from indelible.core.limits import TTL_S_MAX
 from indelible.errors import UsageError
 from indelible.model import Receipt, ViewChange
 
+# `usr` resembles `user` by 0.86; LangChain's `chat` resembles `chatbot` by 0.73.
+_MISSPELLED: Final = 0.8
+
 
 @on_store(
     'append user-42 user "Where is my order?" --url agent.db',
@@ -29,7 +34,14 @@ from indelible.model import Receipt, ViewChange
 def append(
     call: CommandContext,
     session: SessionId,
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="user, assistant, system, …")],
+    role: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROLE",
+            help="user, assistant, system, … or one of your own; what resembles a known one is"
+            " refused.",
+        ),
+    ],
     text: Annotated[
         str,
         typer.Argument(
@@ -55,9 +67,10 @@ def append(
     ] = None,
 ) -> None:
     """Append one message. A session, or a file, that is not there begins with it."""
-    # A store takes any role, since frameworks have some of their own; here it is a misspelling.
-    if role not in KNOWN_ROLES:
-        raise UsageError(f"a role is one of {', '.join(KNOWN_ROLES)}, not {role!r}", value=role)
+    # Frameworks have roles of their own, but one that resembles a known role is a misspelling.
+    close = get_close_matches(role.lower(), KNOWN_ROLES, n=1, cutoff=_MISSPELLED)
+    if close and role not in KNOWN_ROLES:
+        raise UsageError(f"there is no role {role!r}; did you mean {close[0]}?", value=role)
     _check_ttl(ttl)
     content = read_stdin() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
@@ -85,6 +98,9 @@ def _check_ttl(ttl: float | None) -> None:
 
 def read_stdin() -> str:
     """Read a text from stdin, without the newline at its end."""
+    # `run` opens this in place of a stream that the caller closed.
+    if getattr(sys.stdin, "name", None) == os.devnull:
+        raise UsageError("stdin is closed. Nothing was written")
     try:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:

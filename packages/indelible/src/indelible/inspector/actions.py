@@ -58,7 +58,7 @@ class Actions:
     store: AsyncMemoryStore
     # The page after each form that was sent, the newest ones; a form has a key of its own.
     sent: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
-    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def preview(self, fields: Fields) -> Shown:
         """What a change would do; `expected` is what it is bound to."""
@@ -95,7 +95,7 @@ class Actions:
         A form that is sent twice, as by a double click, is one change.
         """
         form = frozenset(fields.items())
-        async with self.one_at_a_time:
+        async with self.lock:
             if form not in self.sent:
                 self.sent[form] = await self._perform(fields)
                 while len(self.sent) > SENT_MAX:

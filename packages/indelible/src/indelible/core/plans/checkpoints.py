@@ -38,7 +38,7 @@ def find_records(
 ) -> Plan[FoundRecords]:
     """Find the records of items from `first` to `last`; of one item, the newest come first.
 
-    They are those of the state of `head`, unless others append while it reads page after page.
+    They are those of the state of `head`, unless others hide some while it reads page after page.
     """
     places: list[ItemPlace] = []
     after = ItemPlace(first, LOG_ENTRIES_MAX)
@@ -47,7 +47,7 @@ def find_records(
     while True:
         page = yield from perform(FindItems(session, after, size))
         head = head or page.head
-        shown = page.head.visible
+        shown = head.visible
         for place in page.places:
             if place.item > last or len(places) == limit:
                 return FoundRecords(head, places)
