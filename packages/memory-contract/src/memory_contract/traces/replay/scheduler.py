@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -298,6 +299,10 @@ class Scheduler:
         return True
 
 
+# Python refuses to install a profile function while another thread does.
+_installing = threading.Lock()
+
+
 class _PreemptedHandle:
     """A handle whose calls let other threads run once, somewhere in the store's own code.
 
@@ -313,11 +318,13 @@ class _PreemptedHandle:
 
         def call(*arguments: Any, **options: Any) -> Any:
             before = sys.getprofile()
-            sys.setprofile(self._count)
+            with _installing:
+                sys.setprofile(self._count)
             try:
                 return method(*arguments, **options)
             finally:
-                sys.setprofile(before)
+                with _installing:
+                    sys.setprofile(before)
 
         return call
 
