@@ -466,3 +466,30 @@ def test_a_worker_that_is_called_as_ours_leaves_no_thread_behind(tmp_path):
     before = threading.enumerate()
     assert replay_trace(tmp_path / "t.jsonl", "memory:").verdict == "FIXED"
     assert threading.enumerate() == before
+
+
+def test_threads_of_a_replay_install_profile_functions_one_after_the_other(monkeypatch):
+    """Python refuses to install one while another thread does."""
+    from memory_contract.traces.replay import scheduler
+
+    installing, overlaps, together = threading.Lock(), [], threading.Barrier(2)
+
+    def install(_):
+        alone = installing.acquire(blocking=False)
+        overlaps.append(not alone)
+        threading.Event().wait(0.05)
+        if alone:
+            installing.release()
+
+    def call():
+        handle = scheduler._PreemptedHandle([], Random(1))
+        together.wait()
+        handle.append("hello")
+
+    monkeypatch.setattr(scheduler.sys, "setprofile", install)
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert overlaps == [False] * 4
