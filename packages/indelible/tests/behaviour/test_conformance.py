@@ -24,7 +24,6 @@ from indelible.core.operations import (
     BeginStage,
     ChangeView,
     CheckEngine,
-    CheckIndex,
     CheckSession,
     DeleteSnapshot,
     DropStage,
@@ -88,7 +87,7 @@ FREE = {
 # Answers that are about the engine itself.
 OWN = {FindRisks, Identify, ReadCursorKey, Scrub, CheckEngine}
 # Those about an index that not every engine has.
-OWN |= {FindMatches, ReadFound, IndexText, CheckIndex}
+OWN |= {FindMatches, ReadFound, IndexText}
 
 SESSIONS = st.sampled_from(["a", "a", "b", "b", "c"])
 STAGED = st.sampled_from(["b", "c", "c"])
@@ -414,7 +413,7 @@ COMMANDS = {
     DropStage: command(drop_stage, STAGED, RECENT),
     Reclaim: plain(Reclaim, st.sampled_from([0, 10**15]), st.booleans()),
     Erase: command(erase, SESSIONS, VERSIONS),
-    CheckSession: plain(CheckSession),
+    CheckSession: plain(CheckSession, st.booleans()),
     Quarantine: command(quarantine, SESSIONS),
     ReadQuarantine: plain(ReadQuarantine),
 }

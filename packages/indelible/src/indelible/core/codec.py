@@ -30,7 +30,7 @@ from indelible.core.limits import (
     ROLE_CHARS_MAX,
     TTL_S_MAX,
 )
-from indelible.core.operations import Draft, LogRow, StoredEntry, tuple_new
+from indelible.core.operations import Draft, LogRow, StoredEntry
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     KIND_OF,
@@ -96,7 +96,7 @@ def encode_text(role: str, text: str) -> Draft:
     envelope = f'{{"sum":"{summed}",{rest}'.encode()
     if len(envelope) > ENTRY_BYTES_MAX:
         raise _build_size_error(envelope)
-    return tuple_new(Draft, (Kind.MESSAGE, envelope, role in _KEPT_ROLES, (), ()))
+    return Draft(Kind.MESSAGE, envelope, keep=role in _KEPT_ROLES)
 
 
 def _build_size_error(envelope: bytes) -> LimitError:

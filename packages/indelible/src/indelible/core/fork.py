@@ -1,7 +1,7 @@
 """What has to happen when the process forks, registered in one place.
 
-Connections, thread pools and random generators must not be used on both sides of a fork. The
-owner of one registers here. This module calls `os.register_at_fork` once, when it is imported;
+Connections and thread pools must not be used on both sides of a fork. The owner of one registers
+here. This module calls `os.register_at_fork` once, when it is imported;
 that is the only process-wide hook of the library.
 """
 

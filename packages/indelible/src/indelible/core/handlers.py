@@ -28,7 +28,6 @@ from indelible.core.operations import (
     Audited,
     BeginStage,
     ChangeView,
-    CheckIndex,
     CheckSession,
     DeleteSnapshot,
     DropStage,
@@ -79,7 +78,6 @@ from indelible.core.operations import (
     StoredEntry,
     StoredLine,
     ViewChangeResult,
-    tuple_new,
 )
 from indelible.core.plan import Operation
 from indelible.core.rows import SessionRow, build_row_head
@@ -116,14 +114,6 @@ def perform_blocking(tx: Transaction, op: Operation[R]) -> R:
 async def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
     row = await tx.find_session(name)
     return row, build_row_head(row, await tx.now_ms())
-
-
-async def _find_active(tx: Transaction, name: str) -> SessionRow | None:
-    """Find a session; None if it is not active."""
-    row = await tx.find_session(name)
-    if row is None or rules.compute_status(row.state, await tx.now_ms()) is not Status.ACTIVE:
-        return None
-    return row
 
 
 async def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
@@ -264,24 +254,20 @@ async def append(tx: Transaction, op: Append) -> AppendResult:
     first, generation = row.end, row.generation
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
     rows = [
-        tuple_new(
-            LogRow,
-            (
-                first + offset,
-                kind,
-                now_ms,
-                deadline_ms,
-                0 if offset else count,
-                generation,
-                keep,
-                None if offset else op.key,
-                opens,
-                answers,
-                envelope,
-                None,
-            ),
+        LogRow(
+            position=first + offset,
+            kind=draft.kind,
+            written_at_ms=now_ms,
+            deadline_ms=deadline_ms,
+            batch=0 if offset else count,
+            generation=generation,
+            keep=draft.keep,
+            key=None if offset else op.key,
+            opens=draft.opens,
+            answers=draft.answers,
+            envelope=draft.envelope,
         )
-        for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
+        for offset, draft in enumerate(op.drafts)
     ]
     await tx.insert_entries(row, rows)
     return AppendResult(first, count, rules.build_version(row.token, first + count, generation))
@@ -357,7 +343,7 @@ async def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
     row = await tx.find_session(op.session)
     if row is None:
         return EraseResult()
-    # Those of earlier lives are out of reach, but still stored.
+    # Entries of earlier lives too: they are out of reach, but still stored.
     row = row._replace(born=0)
     rows: list[LogRow] = []
     for position in await _find_versions(tx, row, op.item):
@@ -554,8 +540,10 @@ async def read_snapshots(tx: Transaction, op: ReadSnapshots) -> SnapshotList:
 @WRITES.handles(DeleteSnapshot)
 async def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
     """Delete one snapshot; entries stay."""
-    row = await _find_active(tx, op.session)
-    if row is None or await tx.find_snapshot(row, op.id) is None:
+    row, head = await _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return False
+    if await tx.find_snapshot(row, op.id) is None:
         return False
     await tx.delete_snapshot(row, op.id)
     return True
@@ -670,7 +658,7 @@ async def _reclaim_active(
     snapshots = await tx.read_snapshots(row)
     dead, kept = rules.plan_vacuum(head, snapshots, lines, op.undo_since_ms)
     count, size = await tx.measure_entries(row, dead)
-    # Those of an earlier life may be gone already: some engines free them when a life begins.
+    # Entries of earlier lives may be gone already: some engines free them when a life begins.
     own = view.clip(dead, head.born, head.end)
     is_vacuumed = count > 0 if own == dead else (await tx.measure_entries(row, own))[0] > 0
     if not op.dry_run:
@@ -709,15 +697,9 @@ async def index_text(tx: Transaction, op: IndexText) -> IndexResult:
 
 
 @READS.handles(CheckSession)
-async def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
-    """Check nothing: other operations of a verification read every row of a session."""
-    return ()
-
-
-@READS.handles(CheckIndex)
-async def check_index(tx: Transaction, op: CheckIndex) -> tuple[str, ...]:
-    """Compare the indexes of search with the entries."""
-    row = await tx.find_session(op.session)
+async def check_session(tx: Transaction, op: CheckSession) -> tuple[str, ...]:
+    """Compare the indexes of search with the entries; other operations read every other row."""
+    row = await tx.find_session(op.session) if op.indexes else None
     if row is None or await tx.is_indexed_right(row):
         return ()
     return ("an index of search differs from the entries: reindex with rebuild=True",)

@@ -27,10 +27,6 @@ from indelible.view import Extents, View, freeze
 
 R = TypeVar("R")
 
-# Builds a named tuple without its Python constructor, for code that builds one per entry.
-tuple_new = tuple.__new__
-
-
 # Values. Requests are frozen. Results that every call builds are not declared frozen, because that
 # makes building a `Head` four times as slow; no code changes them either.
 
@@ -723,16 +719,13 @@ class CheckEngine(Operation[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CheckSession(Operation[tuple[str, ...]]):
-    """Check rows of a session that no other operation of a verification reads."""
+    """Check what no other operation of a verification reads; the result is a list of problems.
+
+    With `indexes`, also compare the indexes of search with the entries, none of which is damaged.
+    """
 
     session: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckIndex(Operation[tuple[str, ...]]):
-    """Compare the index of words with the entries of a session, none of which is damaged."""
-
-    session: str
+    indexes: bool
 
 
 @dataclass(frozen=True, slots=True)

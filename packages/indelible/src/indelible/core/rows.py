@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from indelible import view
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
-from indelible.core.operations import Head, LogRow, Outline, tuple_new
+from indelible.core.operations import Head, LogRow, Outline
 from indelible.core.rules import SessionState
 from indelible.model import Kind
 from indelible.view import Extents, View
@@ -58,9 +58,8 @@ class SessionRow(NamedTuple):
     @property
     def state(self) -> SessionState:
         """The part that decides about writes."""
-        return tuple_new(
-            SessionState,
-            (self.token, self.born, self.end, self.generation, self.deadline_ms, self.staged),
+        return SessionState(
+            self.token, self.born, self.end, self.generation, self.deadline_ms, self.staged
         )
 
     @property
@@ -137,14 +136,25 @@ def build_log_row(
     envelope: bytes,
     content: int,
 ) -> LogRow:
-    """Build an entry from its columns. One of which they are damaged has no kind."""
+    """Build an entry from its columns. An entry with damaged columns has no kind."""
     try:
         kind, links = KIND_BY_NUMBER.get(number), (decode_links(opens), decode_links(answers))
         name = key.decode() if isinstance(key, bytes) else key
     except ValueError:
         kind, links, name = None, ((), ()), None
-    place = position, kind, written_at_ms, deadline_ms, batch, generation
-    return LogRow(*place, bool(keep), name, *links, envelope, content)
+    return LogRow(
+        position,
+        kind,
+        written_at_ms,
+        deadline_ms,
+        batch,
+        generation,
+        bool(keep),
+        name,
+        *links,
+        envelope,
+        content,
+    )
 
 
 def build_outline(

@@ -132,8 +132,11 @@ class Transaction(ABC):
             if each is None:
                 entries.append(StoredEntry(position, None, 0, b""))
             elif kinds is None or each.kind is None or each.kind in kinds:
-                place = position, each.kind, each.written_at_ms
-                entries.append(StoredEntry(*place, each.envelope, each.content))
+                entries.append(
+                    StoredEntry(
+                        position, each.kind, each.written_at_ms, each.envelope, each.content
+                    )
+                )
         return entries[::-1] if newest else entries
 
     async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
@@ -142,8 +145,10 @@ class Transaction(ABC):
         for each in await self._read_extents(row, extents):
             if each.kind is None:
                 raise rules.build_outline_error(row.name, each.position)
-            size, links = len(each.envelope), (each.opens, each.answers)
-            outlines.append(Outline(each.position, each.kind, size, each.keep, *links))
+            size = len(each.envelope)
+            outlines.append(
+                Outline(each.position, each.kind, size, each.keep, each.opens, each.answers)
+            )
         return outlines
 
     async def read_checksums(self, row: SessionRow, use: KeyUse) -> list[bytes]:

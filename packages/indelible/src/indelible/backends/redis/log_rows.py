@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, ITEM_KINDS, parse_item
-from indelible.core.operations import LogRow, StoredEntry, tuple_new
+from indelible.core.operations import LogRow, StoredEntry
 from indelible.core.rows import KIND_NUMBER
 from indelible.model import Kind
 
@@ -111,20 +111,17 @@ def parse_row(raw: bytes) -> Row:
         )
         links_at = int(key_size)
         envelope_at = links_at + int(links_size)
-        return tuple_new(
-            Row,
-            (
-                int(written),
-                int(deadline) if deadline else None,
-                int(generation),
-                int(checksum),
-                _KIND.get(about[:1]),
-                about[1:2] == b"1",
-                int(about[2:]),
-                rest[:links_at],
-                rest[links_at:envelope_at],
-                rest[envelope_at:],
-            ),
+        return Row(
+            int(written),
+            int(deadline) if deadline else None,
+            int(generation),
+            int(checksum),
+            _KIND.get(about[:1]),
+            about[1:2] == b"1",
+            int(about[2:]),
+            rest[:links_at],
+            rest[links_at:envelope_at],
+            rest[envelope_at:],
         )
     except ValueError:
         return Row(0, None, 0, 0, None, False, 0, b"", b"", raw)

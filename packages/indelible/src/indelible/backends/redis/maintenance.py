@@ -45,7 +45,6 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import (
     CheckEngine,
-    CheckIndex,
     CheckSession,
     Erase,
     EraseItem,
@@ -266,13 +265,6 @@ def index_text(_context: RedisContext, _op: IndexText) -> Plan[IndexResult]:
     """Do nothing: there is no index of words."""
     yield from ()
     return IndexResult()
-
-
-@HANDLERS.handles(CheckIndex)
-def check_index(_context: RedisContext, _op: CheckIndex) -> Plan[tuple[str, ...]]:
-    """Check nothing: there is no index of words."""
-    yield from ()
-    return ()
 
 
 @HANDLERS.handles(CheckSession)

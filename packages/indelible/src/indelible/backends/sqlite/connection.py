@@ -16,7 +16,7 @@ import apsw
 
 from indelible.backends.sqlite import checksums
 from indelible.backends.sqlite.errors import translate_error
-from indelible.core.clock import Clock
+from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.limits import ROW_BYTES_MAX
 from indelible.model import Durability
 
@@ -142,7 +142,7 @@ class SqliteConnection:
 
     def now_ms(self) -> int:
         """Return the time, as rows keep it."""
-        return int(self._clock() * 1000)
+        return read_clock_ms(self._clock)
 
     @property
     def in_transaction(self) -> bool:

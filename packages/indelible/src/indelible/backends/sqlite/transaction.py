@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -45,7 +45,6 @@ from indelible.core.operations import (
     SnapshotRecord,
     StoredEntry,
     StoredLine,
-    tuple_new,
 )
 from indelible.core.ranking import Occurrences
 from indelible.core.rows import (
@@ -373,10 +372,7 @@ class SqliteTransaction(Transaction):
             found = self._pick_kinds(numbers, found)
         get_kind = KIND_BY_NUMBER.get
         return [
-            tuple_new(
-                StoredEntry,
-                (entry_id & POSITION_MASK, get_kind(number), written_at, payload, content),
-            )
+            StoredEntry(entry_id & POSITION_MASK, get_kind(number), written_at, payload, content)
             for entry_id, number, written_at, payload, content in found
         ]
 
@@ -645,10 +641,6 @@ def _check_row(row: SessionRow, what: str, fields: tuple[Any, ...]) -> tuple[Any
     return fields[:-1]
 
 
-# An append does not change the session's row, so the same fields are checked again and again.
-_compute_session_checksum = lru_cache(maxsize=64)(compute_row_checksum)
-
-
 def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
     """Return a session, and whether its row is intact.
 
@@ -667,29 +659,41 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
         end = min(stop - start_id, LOG_ENTRIES_MAX)
         deadline = newest_deadline
-    life_fields = (name, number, life, born, end, generation, deadline, bool(staged))
-    times = (created_at, last_activity)
-    row = (*life_fields, tail, extents, *times, vacuums, forked_from, metadata)
-    return tuple_new(SessionRow, row), _compute_session_checksum(*stored) == checksum
+    row = SessionRow(
+        name=name,
+        number=number,
+        life=life,
+        born=born,
+        end=end,
+        generation=generation,
+        deadline_ms=deadline,
+        staged=bool(staged),
+        tail=tail,
+        extents=extents,
+        created_at_ms=created_at,
+        last_activity_ms=last_activity,
+        vacuums=vacuums,
+        forked_from=forked_from,
+        metadata=metadata,
+    )
+    return row, compute_row_checksum(*stored) == checksum
 
 
 def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
     """Build the row of an entry; its place is part of its id and of its checksum."""
-    position, kind, written_at, deadline, batch, generation, keep, key, *links, envelope, _ = entry
-    opens, answers = links
     return (
-        build_entry_ids(number, position, position + 1)[0],
-        KIND_NUMBER[kind] if kind is not None else 0,
-        written_at,
-        deadline,
-        batch,
-        generation,
-        keep,
-        key,
-        encode_links(opens),
-        encode_links(answers),
-        envelope,
-        compute_entry_checksum(salt, envelope, position, written_at, deadline, generation, batch),
+        build_entry_ids(number, entry.position, entry.position + 1)[0],
+        KIND_NUMBER[entry.kind] if entry.kind is not None else 0,
+        entry.written_at_ms,
+        entry.deadline_ms,
+        entry.batch,
+        entry.generation,
+        entry.keep,
+        entry.key,
+        encode_links(entry.opens),
+        encode_links(entry.answers),
+        entry.envelope,
+        compute_entry_checksum(salt, entry.envelope, *entry.place),
     )
 
 

@@ -18,7 +18,7 @@ from indelible.core.limits import (
     KEY_BYTES_MAX,
     ROLE_CHARS_MAX,
 )
-from indelible.core.operations import Append, AppendResult, Draft, ReadHead, tuple_new
+from indelible.core.operations import Append, AppendResult, Draft, ReadHead
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import refuse_if_hidden, refuse_if_moved
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
@@ -115,7 +115,7 @@ def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
     if replayed and not (hidden_ok or resent or unknown):
         refuse_if_hidden(op, appended)
     positions = range(first, first + count)
-    return tuple_new(Receipt, (op.session, positions, op.key, version, replayed, visible))
+    return Receipt(op.session, positions, op.key, version, replayed, visible)
 
 
 def check_key(key: str) -> str:

@@ -18,7 +18,6 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import (
     CheckEngine,
-    CheckIndex,
     CheckSession,
     Head,
     JournalPage,
@@ -142,8 +141,6 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
             Finding(severity=severity, what=what, session_id=session, position=position)
         )
 
-    for what in (yield from perform(CheckSession(session))):
-        report(Severity.ERROR, what)
     snapshots = yield from perform(ReadSnapshots(session))
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     build_session_info(session, journal.head)
@@ -162,7 +159,9 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         report(severity, f"{where}: {broken.reason}", broken.position)
     needed = () if outside else find_reachable(journal.head, snapshots.records, journal.lines)
     missing = view.subtract(needed, log.there)
-    findings += yield from _verify_index(session, whole=not (log.broken or missing))
+    is_whole = not (log.broken or missing)
+    for what in (yield from perform(CheckSession(session, indexes=is_whole))):
+        report(Severity.ERROR, what)
     for start, stop in missing:
         if stop - start > MISSING_NAMED_MAX:
             report(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
@@ -176,12 +175,6 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
             what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
             report(Severity.WARNING, what, record.call_position)
     return view.count(log.there)
-
-
-def _verify_index(session: str, *, whole: bool) -> Plan[list[Finding]]:
-    """Compare the index of words with the entries; that it does not fit damaged ones is known."""
-    problems = (yield from perform(CheckIndex(session))) if whole else ()
-    return [Finding(severity=Severity.ERROR, what=what, session_id=session) for what in problems]
 
 
 @dataclass(slots=True)
