@@ -137,7 +137,7 @@ async def connect_async(options: OpenOptions) -> AsyncBackend:
 
 
 def _refuse_wrong_address(options: OpenOptions, factories: Factories) -> None:
-    """Raise soon if nothing listens at any address of a server, and say what to check."""
+    """Raise early if nothing listens at any address of a server, and say what to check."""
     problems = find_problems(factories.addresses)
     if problems:
         raise _build_unreachable_error(options, factories, problems)
@@ -266,7 +266,7 @@ def format_target(target: Target) -> str:
 
 
 def refuse_ambiguous(target: str) -> None:
-    """Refuse a target that would be taken for something else than what was meant."""
+    """Refuse a target that could be misread, and say how to write it."""
     if is_keyword_dsn(target):
         raise UsageError(
             f"{format_target(target)!r} is a connection string of PostgreSQL, which is not taken;"
@@ -513,7 +513,8 @@ def describe_targets(engines: tuple[Engine, ...] = ENGINES) -> str:
 
 KNOWN: Final = describe_targets()
 
-# What begins like a URL of ours, and is none: `redis:host`. A file of such a name is ./ and it.
+# Looks like one of our URLs and lacks the slashes, such as `redis:host`. A file of such a name is
+# written `./redis:host`.
 _SCHEMES: Final = (scheme for engine in ENGINES for scheme in (engine.name, *engine.schemes))
 _NEARLY_A_URL: Final = re.compile(
     rf"(?i)(?:{'|'.join(map(re.escape, _SCHEMES))})(?:\+[a-z]+)?:(?!//)"

@@ -61,13 +61,13 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     acknowledged data causes a warning, or is refused with `strict=True`; see `risks`.
     `embedder` computes vectors: an object with `name` and `embed`, an `Embeddings` of LangChain, or
     a function from a text, or from a list of texts if it is annotated so; each may be awaited.
-    With `search=False`, no index of words is written: appends cost less, and a search reads all
-    that it looks at, up to a limit. With `telemetry=True`, calls are spans and metrics of
+    With `search=False`, no index of words is written: appends cost less, and a search reads every
+    entry in its scope, up to a limit. With `telemetry=True`, calls are spans and metrics of
     OpenTelemetry; None is False, unless OpenTelemetry instruments this process. With
-    `audit=True`, each change of a session adds a line to its audit, with `audit="reads"` reads do,
-    too: see `audit_log`. `audit_key`, or the environment variable `INDELIBLE_AUDIT_KEY`, is the
-    secret of its hashes; `actor` is who makes changes, unless `indelible.actor(…)` says otherwise.
-    `clock` and `ids` are for deterministic tests.
+    `audit=True`, each change of a session adds a line to its audit; with `audit="reads"`, reads
+    add lines too: see `audit_log`. `audit_key`, or the environment variable `INDELIBLE_AUDIT_KEY`,
+    is the secret of its hashes; `actor` is who makes changes, unless `indelible.actor(…)` says
+    otherwise. `clock` and `ids` are for deterministic tests.
     """
     check_ttl_s(ttl)
     text_embedder = to_embedder(embedder)

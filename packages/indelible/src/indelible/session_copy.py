@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from indelible.core.plans.verification import Progress
+from indelible.core.plans.sessions import Progress
 from indelible.core.rules import require_active
 from indelible.errors import (
     ConflictError,

@@ -44,7 +44,7 @@ from indelible.core.plans.append import Replay
 from indelible.core.plans.maintenance import OnPage
 from indelible.core.plans.memories import Collection
 from indelible.core.plans.read import CountTokens, OnCorrupt
-from indelible.core.plans.verification import Progress
+from indelible.core.plans.sessions import Progress
 from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
 from indelible.errors import MemoryStoreError, UsageError

@@ -1,8 +1,8 @@
 """Spans and metrics of a store, by OpenTelemetry's conventions for memory operations of GenAI.
 
 The verbs of a store that is opened with `telemetry=True` are wrapped, one by one, by the table of
-verbs. A store without telemetry has nothing of this. Nothing that anybody wrote is recorded, but
-for ids, and, if it is asked for, the text of a search.
+verbs; a store without telemetry runs none of this code. No content is recorded, except ids and, if it
+is asked for, the text of a search.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IDS: Final[Mapping[str, tuple[str, ...]]] = {
     "collection": (_STORE_ID,),
     "id": (_RECORD_ID,),
 }
-# How the conventions call what a verb does. Other verbs keep their own names.
+# What the conventions call these verbs. Other verbs keep their own names.
 _BY_NAME: Final = {
     "remember": "upsert_memory",
     "embed_missing": "update_memory",
@@ -238,7 +238,7 @@ class _ObservedCall:
         seconds = time.perf_counter() - self._began_s
         measured = self._measured
         if kind is not None:
-            # The message of an error may hold a content, so only its type is told.
+            # The message of an error may show what was written, so record only its type.
             measured = {**measured, "error.type": kind.__qualname__}
             self._span.set_attribute("error.type", kind.__qualname__)
             self._span.set_status(StatusCode.ERROR)
@@ -252,7 +252,7 @@ _BuildCall = Callable[[tuple[Any, ...], dict[str, Any]], _ObservedCall]
 
 
 def _format_collection(labels: tuple[Any, ...]) -> str | None:
-    """Return the id of a collection; None for what is none, which the verb refuses."""
+    """Return the id of a collection; None for labels that the verb will refuse."""
     try:
         return build_collection_id(labels)
     except MemoryStoreError:

@@ -1,8 +1,8 @@
 """The audit of a session: a line for each change, in a chain of keyed hashes.
 
 A line says who changed what, when, and at which version. Its hash is an HMAC over the line before,
-the session and the line itself. So nobody without the key can change, remove, add or reorder a line
-without that being seen. That the newest lines were cut off is seen by whoever has kept their hash.
+the session and the line itself. So `verify` detects a line that was changed, removed, added or moved
+without the key. It detects that the newest lines were cut off only if it is given their hash.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _actor: ContextVar[str | None] = ContextVar("indelible_actor", default=None)
 
 @contextmanager
 def actor(name: str) -> Iterator[None]:
-    """Let audited changes inside of this block be those of `name`."""
+    """Attribute the audited changes inside of this block to `name`."""
     token = _actor.set(_check_actor(name))
     try:
         yield

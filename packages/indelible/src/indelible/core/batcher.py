@@ -8,7 +8,7 @@ wait for the end of the batch that took theirs. There is no thread of its own: t
 at the end of a loop's body and in calls that block, but never between two assignments. So
 what takes a slot by a call can be interrupted between the call and the record of it. Here a sender
 belongs to a `Lease`, which is released by one assignment, and a request is taken out of the queue
-by assignments alone. Waking others is a courtesy: a thread that was not woken looks again.
+by assignments alone. Waking others is an optimisation: a thread that was not woken looks again.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Queue(Generic[Q, R, S]):
 
 
 def build_busy_error() -> BusyError:
-    """The deadline of a request came before any sender was free."""
+    """Build the error for a request whose deadline came before a sender was free."""
     return BusyError(
         "other writes of this process were before it until the deadline; nothing was written, so it"
         " is safe to try again"

@@ -27,6 +27,7 @@ from indelible.core.limits import (
     INTEGER_DIGITS_MAX,
     JSON_DEPTH_MAX,
     KEY_BYTES_MAX,
+    METADATA_BYTES_MAX,
     ROLE_CHARS_MAX,
     TTL_S_MAX,
 )
@@ -81,7 +82,7 @@ def encode(value: Value) -> Draft:
     envelope = b'%b%b",%b' % (_OPEN, compute_digest(rest), rest)
     if len(envelope) > ENTRY_BYTES_MAX:
         raise _build_size_error(envelope)
-    return Draft(kind, envelope, *build_outline(value))
+    return Draft(kind, envelope, *build_trim_columns(value))
 
 
 def encode_text(role: str, text: str) -> Draft:
@@ -107,7 +108,7 @@ def _build_size_error(envelope: bytes) -> LimitError:
     )
 
 
-def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
+def build_trim_columns(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
     """Return what trim needs: whether the value is always kept, and its call and answer ids."""
     if isinstance(value, ChatMessage):
         keep = value.pinned or value.role in _KEPT_ROLES
@@ -135,7 +136,7 @@ def decode_row(row: StoredEntry | LogRow, *, session: str) -> Value:
 
 
 def check_row(row: StoredEntry | LogRow, *, session: str) -> Kind:
-    """Return the kind of an entry, or raise a `CorruptEntryError` if it was not written so."""
+    """Return the kind of an entry; raise a `CorruptEntryError` if it is damaged or misplaced."""
     kind, envelope, content = row.kind, row.envelope, row.content
     if kind is None:
         why = "its kind is unknown" if envelope else "it is missing"
@@ -257,6 +258,18 @@ def encode_json(value: Any, *, what: str) -> bytes:
     """Encode JSON that reads back equal, or raise a `UsageError` that shows the offending part."""
     check_json(value, what)
     return pydantic_core.to_json(value)
+
+
+def encode_metadata(metadata: dict[str, Any]) -> bytes:
+    """Encode the metadata of a session, or raise if it cannot be stored."""
+    data = encode_json(metadata, what="metadata")
+    if len(data) > METADATA_BYTES_MAX:
+        raise LimitError(
+            f"metadata takes {len(data)} bytes; the limit is {METADATA_BYTES_MAX}",
+            limit=METADATA_BYTES_MAX,
+            actual=len(data),
+        )
+    return data
 
 
 def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a case a type)

@@ -23,7 +23,7 @@ from indelible.errors import FormatError, UsageError
 SECRET_BYTES = 32
 _TAG_BYTES = 16
 _SHOWN_CHARS = 60
-# What a cursor is of: a session's entries, or a list of sessions.
+# What a cursor pages through: a session's entries, or a list of sessions.
 _ENTRIES = b"entries"
 _SESSIONS = b"sessions"
 

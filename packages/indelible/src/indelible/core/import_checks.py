@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from indelible import view
-from indelible.core.codec import decode_row, encode, encode_json
+from indelible.core.codec import decode_row, encode, encode_metadata
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     COUNTER_MAX,
@@ -35,16 +35,15 @@ from indelible.core.limits import (
     KEY_BYTES_MAX,
     LABEL_BYTES_MAX,
     LOG_ENTRIES_MAX,
-    METADATA_BYTES_MAX,
     MILLISECONDS_MAX,
     MISSING_NAMED_MAX,
 )
 from indelible.core.operations import JournalLine, LogRow, SnapshotRecord, StoredLine
-from indelible.core.rules import is_inside
+from indelible.core.rules import find_journal_problems, is_inside, refuse_too_many_extents
 from indelible.core.settings import check_session_id, check_text
 from indelible.errors import CorruptEntryError, FormatError, MemoryStoreError
 from indelible.model import Kind
-from indelible.view import EXTENTS_MAX, VIEW_BYTES_MAX, Extents, View
+from indelible.view import EXTENTS_MAX, Extents, View
 
 
 class InvalidLineError(Exception):
@@ -81,12 +80,7 @@ def _parse_view(fields: object) -> View:
 def _encode_metadata(metadata: object) -> bytes:
     if type(metadata) is not dict:
         raise InvalidLineError("its metadata is not an object")
-    data = encode_json(metadata, what="metadata")
-    if len(data) > METADATA_BYTES_MAX:
-        raise InvalidLineError(
-            f"its metadata takes {len(data)} bytes; the limit is {METADATA_BYTES_MAX}"
-        )
-    return data
+    return encode_metadata(metadata)
 
 
 _Position = Annotated[int, Field(ge=0, le=LOG_ENTRIES_MAX)]
@@ -259,12 +253,9 @@ class SessionCheck:
             record = SnapshotRecord(**dict(_SnapshotFields.model_validate(fields)))
         self._check_end(record.end)
         _check_inside(record.view, self.header.born, record.end)
-        frozen = view.freeze(record.view, record.end)
-        if len(frozen) > EXTENTS_MAX or len(view.encode(frozen)) > VIEW_BYTES_MAX:
-            raise InvalidLineError(
-                f"it has {len(frozen)} extents; the limit is {EXTENTS_MAX}, and"
-                f" {VIEW_BYTES_MAX} bytes"
-            )
+        with _convert_errors():
+            frozen = view.freeze(record.view, record.end)
+            refuse_too_many_extents(self.header.id, frozen)
         self.snapshots.append(record)
 
     def parse_journal(self, fields: dict[str, Any]) -> None:
@@ -284,7 +275,7 @@ class SessionCheck:
         self.journal.append(line)
 
     def parse_audit(self, fields: dict[str, Any]) -> None:
-        """Parse the next line of the audit. Its hash is checked by whoever has the key."""
+        """Parse the next line of the audit. Only `verify` has the key, and checks its hash."""
         with _convert_errors():
             line = StoredLine(**dict(_AuditFields.model_validate(fields)))
         if line.number != len(self.audit):
@@ -325,13 +316,9 @@ class SessionCheck:
         ):
             if len(set(names)) != len(names):
                 yield f"the session has two equal {what}"
-        operations = {line.key for line in journal}
-        if any(line.undone_by not in operations for line in journal if line.undone_by is not None):
-            yield "a change was undone by one that is not there"
+        yield from find_journal_problems(header.view, journal[::-1])
         if len(journal) > header.generation:
             yield f"the session says {header.generation} changes of its view, and has more"
-        if journal and journal[-1].after != header.view:
-            yield "the view of the session is not what its newest change left"
         missing = view.count(view.subtract(self._find_needed(), tuple(self._there)))
         if missing > MISSING_NAMED_MAX:
             yield f"its views show {missing} entries that are not in its log"
@@ -393,7 +380,7 @@ def _check_value(session: str, row: LogRow, *, raw: bool) -> LogRow:
                 return row
             raise
         draft = encode(value)
-    is_whole = (draft.keep, draft.opens, draft.answers) == (row.keep, row.opens, row.answers)
+    is_whole = (draft.keep, draft.opens, draft.answers) == row.trim_columns
     if raw:
         return row._replace(kind=None) if is_whole else row
     if not is_whole:

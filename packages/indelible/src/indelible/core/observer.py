@@ -1,7 +1,7 @@
-"""What telemetry wants to know of a running call, beyond what its caller sees.
+"""Reports retries and batches of a running call to telemetry: its caller does not see them.
 
-The thread or task of a call has the observer of its store, and so has the sender of a batch that
-the call started. Without telemetry there is none, and nothing is counted.
+A context variable holds the observer of the store, in the thread or task of the call and in a sender
+that the call started. Without telemetry there is none, and nothing is counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("indelible_observer", 
 
 
 class Defaults:
-    """What `open` does if it is not told."""
+    """Defaults of options of `open` that a process can change."""
 
     # Set by the instrumentor that OpenTelemetry calls when a process begins.
     telemetry = False

@@ -228,6 +228,16 @@ def find_views_outside(
             yield f"the {line.change} {line.key} reaches outside of {log}"
 
 
+def find_journal_problems(shown: View, lines: Sequence[JournalLine]) -> Iterator[str]:
+    """Describe how a journal contradicts itself or the view of its session; newest line first."""
+    keys = {line.key for line in lines}
+    for line in lines:
+        if line.undone_by is not None and line.undone_by not in keys:
+            yield f"the {line.change} {line.key} was undone by an unknown change"
+    if lines and lines[0].after != shown:
+        yield "its view is not the result of its newest change"
+
+
 def plan_vacuum(
     head: Head,
     snapshots: Iterable[SnapshotRecord],

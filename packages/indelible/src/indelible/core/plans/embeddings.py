@@ -21,7 +21,7 @@ from indelible.core.plans.memories import (
     list_memories,
     remember,
 )
-from indelible.core.plans.verification import list_all_sessions
+from indelible.core.plans.sessions import list_all_sessions
 from indelible.core.settings import Settings
 from indelible.errors import ConflictError
 from indelible.model import Memory, MemoryList, StoredMemory

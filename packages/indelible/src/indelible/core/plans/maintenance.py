@@ -24,9 +24,9 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import check_count
-from indelible.core.plans.sessions import build_session_info
+from indelible.core.plans.sessions import Progress, build_session_info, list_all_sessions
 from indelible.core.plans.snapshots import build_snapshot
-from indelible.core.plans.verification import Progress, check_row, list_all_sessions
+from indelible.core.plans.verification import decode_log_row
 from indelible.core.plans.view_changes import find_undoable, find_undone
 from indelible.core.settings import check_session_id, check_version
 from indelible.errors import FormatError, UsageError
@@ -142,7 +142,7 @@ def read_timeline(
     def add(rows: Iterable[LogRow]) -> None:
         page = tuple(
             TimelineEntry(
-                entry=check_row(session, row),
+                entry=decode_log_row(session, row),
                 visible=view.contains(shown, row.position, row.position + 1),
             )
             for row in rows

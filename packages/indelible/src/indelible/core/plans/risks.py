@@ -19,7 +19,7 @@ from indelible.core.operations import (
     Reclaim,
 )
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.verification import Progress
+from indelible.core.plans.sessions import Progress
 from indelible.core.rules import find_reachable, keep_undoable
 from indelible.errors import FormatError
 from indelible.model import Gravity, Risk, Status

@@ -34,7 +34,7 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.memories import is_memory
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.search_request import SearchRequest
-from indelible.core.plans.verification import list_all_sessions
+from indelible.core.plans.sessions import list_all_sessions
 from indelible.core.plans.view_changes import read_snapshots
 from indelible.core.ranking import Document, Ranked, Statistics
 from indelible.core.similarity import NOT_COMPARABLE, compare, scale_to_unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -11,15 +11,18 @@ from typing import Any
 from indelible import view
 from indelible.core import session_list
 from indelible.core.clock import to_datetime
-from indelible.core.codec import encode_json
+from indelible.core.codec import encode_metadata
 from indelible.core.cursors import build_list_cursor, parse_list_cursor
-from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
+from indelible.core.limits import PAGE_ENTRIES_MAX, SESSION_ID_BYTES_MAX
 from indelible.core.operations import Head, ListSessions, ReadCursorKey, ReadHead, SetMetadata
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import check_limit, check_number, verify_cursor
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.errors import FormatError, LimitError, UsageError
+from indelible.errors import FormatError, UsageError
 from indelible.model import SessionInfo, SessionList, Status
+
+# Called with the session just finished, and the entries so far.
+Progress = Callable[[str, int], None]
 
 
 def read_session(session_id: str) -> Plan[SessionInfo]:
@@ -39,13 +42,7 @@ def set_metadata(
     name = check_session_id(session_id)
     if not isinstance(metadata, Mapping):
         raise UsageError(f"metadata is a mapping, not {metadata!r}", value=metadata)
-    data = encode_json(dict(metadata), what="metadata")
-    if len(data) > METADATA_BYTES_MAX:
-        raise LimitError(
-            f"metadata takes {len(data)} bytes; the limit is {METADATA_BYTES_MAX}",
-            limit=METADATA_BYTES_MAX,
-            actual=len(data),
-        )
+    data = encode_metadata(dict(metadata))
     head = yield from perform(
         SetMetadata(name, data, check_version(expected), settings.ttl_s(None))
     )
@@ -91,6 +88,22 @@ def list_sessions(
         (_build_listed_info(*session) for session in page.sessions),
         None if page.resume is None or key is None else build_list_cursor(key, asked, page.resume),
     )
+
+
+def list_all_sessions(
+    session_id: str | None, *, prefix: str = "", dead: bool = False, damaged: bool = False
+) -> Plan[list[str]]:
+    """Return the id of the given session, or those of all sessions."""
+    if session_id is not None:
+        return [check_session_id(session_id)]
+    names: list[str] = []
+    resume: str | None = None
+    while True:
+        page = yield from perform(ListSessions(prefix, resume, PAGE_ENTRIES_MAX, dead, damaged))
+        names += page.names
+        resume = page.resume
+        if resume is None:
+            return list(dict.fromkeys(names))
 
 
 def _build_listed_info(session_id: str, head: Head | None) -> SessionInfo:

@@ -9,7 +9,7 @@ from itertools import chain
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_outline, check_row, decode_row, encode
+from indelible.core.codec import build_trim_columns, check_row, decode_row, encode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
@@ -196,7 +196,7 @@ def _copy_rows(
             if isinstance(value, Summary) and value.covers and first is not None:
                 covers = _translate_covers(value.covers, moved, first)
                 envelope = encode(value.model_copy(update={"covers": covers})).envelope
-            keep, opens, answers = build_outline(value)
+            keep, opens, answers = build_trim_columns(value)
         else:
             # Trim keeps them, whatever they hold.
             check_row(row, session=session)

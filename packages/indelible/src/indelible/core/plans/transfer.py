@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 import pydantic_core
 
-from indelible.core.codec import build_outline, decode_row
+from indelible.core.codec import build_trim_columns, decode_row
 from indelible.core.import_checks import (
     InvalidLineError,
     SessionCheck,
@@ -53,8 +53,7 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import audit
-from indelible.core.plans.sessions import build_session_info
-from indelible.core.plans.verification import Progress, list_all_sessions
+from indelible.core.plans.sessions import Progress, build_session_info, list_all_sessions
 from indelible.core.rules import (
     build_exists_error,
     build_gone_error,
@@ -406,7 +405,7 @@ def _format_row(session: str, row: LogRow) -> dict[str, Any]:
     del fields["envelope"], fields["content"]
     with suppress(MemoryStoreError, ValueError):
         value = decode_row(row, session=session)
-        if build_outline(value) == (row.keep, row.opens, row.answers):
+        if build_trim_columns(value) == row.trim_columns:
             return {**fields, "envelope": pydantic_core.from_json(row.envelope)}
     return {**fields, "raw": base64.b64encode(row.envelope).decode("ascii")}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_outline, compute_digest, decode_row
+from indelible.core.codec import build_trim_columns, compute_digest, decode_row
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MISSING_NAMED_MAX,
@@ -20,9 +19,7 @@ from indelible.core.operations import (
     CheckEngine,
     CheckSession,
     Head,
-    JournalPage,
     ListAudits,
-    ListSessions,
     LogRow,
     Quarantine,
     ReadHead,
@@ -34,9 +31,14 @@ from indelible.core.operations import (
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import audit
 from indelible.core.plans.append import append_drafts, build_entries
-from indelible.core.plans.sessions import build_session_info
+from indelible.core.plans.sessions import Progress, build_session_info, list_all_sessions
 from indelible.core.plans.view_changes import hide
-from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
+from indelible.core.rules import (
+    find_journal_problems,
+    find_reachable,
+    find_views_outside,
+    refuse_many_missing,
+)
 from indelible.core.settings import Settings, check_session_id
 from indelible.core.tool_calls import join_results
 from indelible.errors import CorruptEntryError, FormatError, UsageError
@@ -55,26 +57,7 @@ from indelible.model import (
     VerifyReport,
 )
 
-# Called with the session just finished, and the entries so far.
-Progress = Callable[[str, int], None]
-
 CLOSED_BY_REPAIR = "The tool never answered: its process ended first. Closed by repair."
-
-
-def list_all_sessions(
-    session_id: str | None, *, prefix: str = "", dead: bool = False, damaged: bool = False
-) -> Plan[list[str]]:
-    """Return the given session, or all sessions."""
-    if session_id is not None:
-        return [check_session_id(session_id)]
-    names: list[str] = []
-    resume: str | None = None
-    while True:
-        page = yield from perform(ListSessions(prefix, resume, PAGE_ENTRIES_MAX, dead, damaged))
-        names += page.names
-        resume = page.resume
-        if resume is None:
-            return list(dict.fromkeys(names))
 
 
 def verify(
@@ -145,7 +128,7 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     build_session_info(session, journal.head)
     outside = list(find_views_outside(journal.head, snapshots.records, journal.lines))
-    for what in (*outside, *_find_journal_problems(journal)):
+    for what in (*outside, *find_journal_problems(journal.head.view, journal.lines)):
         report(Severity.ERROR, what)
     log = yield from scan_log(session)
     kept = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
@@ -201,7 +184,7 @@ def scan_log(session: str) -> Plan[LogScan]:
             (*found.there, *(_to_extent(row.position) for row in page.rows))
         )
         for row in page.rows:
-            entry = check_row(session, row)
+            entry = decode_log_row(session, row)
             if isinstance(entry, CorruptEntry):
                 found.broken[row.position] = entry
             elif row.opens or row.answers:
@@ -214,26 +197,17 @@ def _to_extent(position: int) -> view.Extent:
     return position, position + 1
 
 
-def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
+def decode_log_row(session: str, row: LogRow) -> Entry | CorruptEntry:
     """Decode a row to an entry, or describe its damage."""
     try:
         value = decode_row(row, session=session)
-        if build_outline(value) != (row.keep, row.opens, row.answers):
+        if build_trim_columns(value) != row.trim_columns:
             return CorruptEntry(row.position, "its columns for trim are damaged", row.envelope)
         assert row.kind is not None
         return Entry(row.position, row.kind, value, to_datetime(row.written_at_ms))
     except (CorruptEntryError, FormatError) as error:
         reason = str(error.details.get("reason", error.message))
         return CorruptEntry(row.position, reason, row.envelope)
-
-
-def _find_journal_problems(journal: JournalPage) -> Iterator[str]:
-    operations = {line.key for line in journal.lines}
-    for line in journal.lines:
-        if line.undone_by is not None and line.undone_by not in operations:
-            yield f"the {line.change} {line.key} was undone by an unknown operation"
-    if journal.lines and journal.lines[0].after != journal.head.view:
-        yield "its view is not the result of its newest change"
 
 
 def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan[RepairReport]:

@@ -19,7 +19,6 @@ from indelible.core.codec import decode_row
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     JOURNAL_MAX,
-    PAGE_ENTRIES_MAX,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
@@ -27,7 +26,6 @@ from indelible.core.operations import (
     FindChange,
     Head,
     JournalLine,
-    ListSessions,
     Read,
     ReadHead,
     ReadJournal,
@@ -45,9 +43,11 @@ from indelible.core.plans.read import (
     CountTokens,
     EntryDecoder,
     check_count,
+    check_number,
     estimate_tokens,
     is_users,
 )
+from indelible.core.plans.sessions import list_all_sessions
 from indelible.core.rules import (
     ROLLBACK,
     build_outside_error,
@@ -202,7 +202,9 @@ def hide(
 ) -> Plan[ViewChange]:
     """Hide certain positions."""
     session = check_session_id(session_id)
-    unwanted = view.from_positions(check_positions(positions))
+    unwanted = view.from_positions(
+        check_number(position, "a position", least=0) for position in positions
+    )
 
     def propose(new_key: str) -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
@@ -215,7 +217,7 @@ def hide(
 def hide_found(
     settings: Settings, session: str, find: Callable[[], Plan[tuple[Head, view.Extents]]]
 ) -> Plan[ViewChange]:
-    """Hide what is found in a state; it is found again if the view is another one by then."""
+    """Hide what `find` finds; it is called again if the view was changed meanwhile."""
 
     def propose(new_key: str) -> Plan[Proposed]:
         head, unwanted = yield from find()
@@ -234,11 +236,6 @@ def _propose_hiding(
         # Only a repair may exceed the limit: damaged entries must be hidden in any case.
         refuse_too_many_extents(session, view.freeze(after, head.end))
     return Proposed(head, _build_change(change, session, head, key, after, expected))
-
-
-def check_positions(positions: Iterable[int]) -> list[int]:
-    """Check that each position is a number from 0 up."""
-    return [check_count(position, "a position") or 0 for position in positions]
 
 
 def clear(
@@ -267,15 +264,10 @@ def clear(
 def clear_all(settings: Settings) -> Plan[int]:
     """Clear every session; return how many had visible entries."""
     cleared = 0
-    resume: str | None = None
-    while True:
-        page = yield from perform(ListSessions("", resume, PAGE_ENTRIES_MAX))
-        for name in page.names:
-            change = yield from clear(settings, name, dry_run=False, key=None, expected=None)
-            cleared += bool(change.dropped)
-        resume = page.resume
-        if resume is None:
-            return cleared
+    for name in (yield from list_all_sessions(None)):
+        change = yield from clear(settings, name, dry_run=False, key=None, expected=None)
+        cleared += bool(change.dropped)
+    return cleared
 
 
 def rollback(
