@@ -151,9 +151,10 @@ def test_messages_of_other_roles_belong_to_no_turn(store):
     assert store.load_memory("s") == [{"human": "hi", "ai": "hello"}]
 
 
-def test_memory_knows_both_spellings_of_the_roles(store):
+@pytest.mark.parametrize("role", ["ai", "model", "chatbot"])
+def test_memory_knows_the_names_that_frameworks_give_to_roles(store, role):
     say(store, "s", "hi", role="human")
-    say(store, "s", "hello", role="ai")
+    say(store, "s", "hello", role=role)
     assert store.load_memory("s") == [{"human": "hi", "ai": "hello"}]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from indelible import view
 from indelible.core.clock import to_datetime
 from indelible.core.codec import decode_row
-from indelible.core.content import get_content_text, has_text
+from indelible.core.content import get_content_text, has_text, to_common_role
 from indelible.core.cursors import build_cursor, parse_cursor
 from indelible.core.history import Entries, History
 from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
@@ -39,8 +39,6 @@ CountTokens = Callable[[ChatMessage], int]
 Parsed = TypeVar("Parsed")
 
 MESSAGES = frozenset({Kind.MESSAGE})
-_HUMAN = frozenset({"user", "human"})
-_AI = frozenset({"assistant", "ai"})
 # Enough messages to fill most prompts with one operation.
 _TOKEN_PAGE = 64
 
@@ -180,7 +178,7 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
             # A tool result may come in a user's message, which is no turn then.
             if text is not None or message.content is None:
                 turns.append({"human": text, "ai": None})
-        elif message.role in _AI:
+        elif to_common_role(message.role) == "assistant":
             if turns and turns[-1]["ai"] is None:
                 turns[-1]["ai"] = text
             else:
@@ -190,7 +188,7 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
 
 def is_users(message: ChatMessage) -> bool:
     """Return whether a message has the role of a user."""
-    return message.role in _HUMAN
+    return to_common_role(message.role) == "user"
 
 
 def read_entries(
