@@ -50,10 +50,11 @@ ENVELOPE_VERSION = 1
 
 _OPEN = b'{"sum":"'
 CHECKSUM_BYTES = 16
-_SUM_END = len(_OPEN) + CHECKSUM_BYTES
-_REST = _SUM_END + len(b'",')
-# Offsets of the checksum and of the kind in an envelope, for engines that read them without Python.
-CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM = len(_OPEN), _SUM_END, _REST
+# Offsets of the checksum and of what follows it, which names the kind. Some engines read them without
+# Python.
+CHECKSUM_FROM = len(_OPEN)
+CHECKSUM_TO = CHECKSUM_FROM + CHECKSUM_BYTES
+KIND_FROM = CHECKSUM_TO + len(b'",')
 # Leading digits of the checksum that are part of the checksum of an entry's row: see `checksums`.
 CONTENT_DIGITS = 12
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
@@ -141,9 +142,9 @@ def check_row(row: StoredEntry | LogRow, *, session: str) -> Kind:
     if kind is None:
         why = "its kind is unknown" if envelope else "it is missing"
         raise _build_corrupt_error(session, row.position, why, envelope)
-    summed = compute_digest(envelope[_REST:])
+    summed = compute_digest(envelope[KIND_FROM:])
     if not envelope.startswith(_FORMS[kind].start % summed):
-        if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
+        if envelope[:KIND_FROM] != b'%b%b",' % (_OPEN, summed):
             why = "its checksum does not match"
             raise _build_corrupt_error(session, row.position, why, envelope)
         raise _build_foreign_error(session, row.position, envelope)
@@ -157,12 +158,12 @@ def check_row(row: StoredEntry | LogRow, *, session: str) -> Kind:
 ITEM_KINDS = frozenset({Kind.MEMORY, Kind.CHECKPOINT})
 
 # How many bytes of an envelope show its kind.
-KIND_BYTES = _REST + max(map(len, _PREFIX.values()))
+KIND_BYTES = KIND_FROM + max(map(len, _PREFIX.values()))
 
 
 def has_kind(kind: Kind | None, start: bytes) -> bool:
     """Return whether an envelope with this start is of this kind."""
-    return kind is not None and start.startswith(_PREFIX[kind], _REST)
+    return kind is not None and start.startswith(_PREFIX[kind], KIND_FROM)
 
 
 def get_kind_prefix(kind: Kind) -> bytes:
@@ -177,7 +178,7 @@ def compute_digest(data: bytes) -> bytes:
 
 def parse_checksum(envelope: bytes) -> bytes:
     """Return the checksum in an envelope: equal for equal content."""
-    return envelope[len(_OPEN) : _SUM_END]
+    return envelope[CHECKSUM_FROM:CHECKSUM_TO]
 
 
 def parse_item(kind: Kind | None, envelope: bytes) -> str | None:
@@ -222,7 +223,7 @@ class Indexed(NamedTuple):
 
 def parse_indexed(kind: Kind | None, envelope: bytes) -> Indexed | None:
     """Return what a search finds an entry by; None if it is damaged, or of another kind."""
-    rest = envelope[_REST:]
+    rest = envelope[KIND_FROM:]
     if kind not in SEARCHED_KINDS or not has_kind(kind, envelope):
         return None
     if parse_checksum(envelope) != compute_digest(rest):
@@ -477,7 +478,7 @@ def _build_form(model: type[Value], kind: Kind) -> _Form:
     parse: Callable[[bytes], Value] = model.__pydantic_validator__.validate_json
     if issubclass(model, (Summary, StoredMemory)):
         parse = partial(_decode_with_vector, model)
-    return _Form(b'%b%%b",%b' % (_OPEN, prefix), _REST + len(prefix), parse)
+    return _Form(b'%b%%b",%b' % (_OPEN, prefix), KIND_FROM + len(prefix), parse)
 
 
 # A table with one lookup for an entry: to hash a `Kind` is a call of Python.

@@ -177,17 +177,7 @@ def build_outline(
 def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:
     """Build the head of a session from its row; None for one that does not exist."""
     if row is None:
-        return rules.build_head(
-            None,
-            view=View(),
-            now_ms=now_ms,
-            created_at_ms=None,
-            last_activity_ms=None,
-            metadata=b"",
-            snapshots=0,
-            forked_from=None,
-            vacuums=0,
-        )
+        return rules.build_head(None, view=View(), now_ms=now_ms)
     return rules.build_head(
         row.state,
         view=row.view,

@@ -478,12 +478,12 @@ def build_head(
     *,
     view: View,
     now_ms: int,
-    created_at_ms: int | None,
-    last_activity_ms: int | None,
-    metadata: bytes,
-    snapshots: int,
-    forked_from: str | None,
-    vacuums: int,
+    created_at_ms: int | None = None,
+    last_activity_ms: int | None = None,
+    metadata: bytes = b"{}",
+    snapshots: int = 0,
+    forked_from: str | None = None,
+    vacuums: int = 0,
 ) -> Head:
     """Build the head of a session; a new or expired one has an empty view."""
     status = compute_status(state, now_ms)
