@@ -188,6 +188,15 @@ def test_the_errors_page_says_of_each_whether_it_landed_and_may_be_retried():
     assert said == {name: (kind.landed, kind.retryable) for name, kind in errors().items()}
 
 
+def test_every_reason_of_a_conflict_is_on_the_errors_page_and_in_the_class():
+    source = ROOT / "packages" / "indelible" / "src"
+    texts = [path.read_text("utf-8") for path in source.rglob("*.py")]
+    raised = {reason for text in texts for reason in re.findall(r'\breason="(\w+)"', text)}
+    _, table = prose(ERRORS).split("| reason | what happened | what to do |")
+    assert set(re.findall(r"(?m)^\| `(\w+)` \|", table.partition("\n\n")[0])) == raised
+    assert {reason for reason in raised if f'"{reason}"' in indelible.ConflictError.__doc__} == raised
+
+
 def test_the_errors_page_says_of_each_verb_without_a_key_what_to_do():
     _, table = prose(ERRORS).split("| verb | what to do |")
     rows = re.findall(r"(?m)^\| (`.+`) \|", table.partition("\n\n")[0])

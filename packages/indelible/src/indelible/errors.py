@@ -93,8 +93,9 @@ class ConflictError(MemoryStoreError):
     for something else), "hidden" (the key was used for the same entries, which were hidden since),
     "item" (the memory changed since `expected` was read), "view" (others kept changing the view),
     "exists" (the target session exists), "audit" (an import brings other audit lines than those
-    that are there) or "gone" (the state of a cursor has expired or was vacuumed). `expected` and
-    `actual` are None where they do not apply.
+    that are there), "gone" (the state of a cursor has expired or was vacuumed) or "thread" (a
+    thread of LangGraph has a newer checkpoint). `expected` and `actual` are None where they do not
+    apply.
     """
 
     optional = ("expected", "actual")
