@@ -35,7 +35,7 @@ def find_problems(addresses: Sequence[Address]) -> list[Problem]:
 
 
 def describe_strangers(addresses: Sequence[Address], engine: str, reason: str) -> list[Problem]:
-    """Say that what listens there is no server of an engine."""
+    """Describe addresses that are open but do not answer as a server of this engine."""
     problems: list[Problem] = []
     for address in addresses:
         problem = _try_to_connect(address, FIRST_CONTACT_S / len(addresses))

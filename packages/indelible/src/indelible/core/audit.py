@@ -40,7 +40,7 @@ from indelible.core.operations import (
 from indelible.core.plan import Operation
 from indelible.errors import MemoryStoreError, UsageError
 
-# What a line calls a change; a change of the view has a name of its own.
+# What a line calls a change. View changes are not here: their own name is used.
 _NAMES: Final[dict[type[Operation[Any]], str]] = {
     Append: "append",
     Rollback: "rollback",
@@ -173,12 +173,12 @@ class Audit:
     key: bytes = field(repr=False)
     actor: str
     with_reads: bool
-    # Session and actor of each read that was not noted yet. Threads share it.
+    # Session and actor of each read whose line was not written yet. Threads share it.
     _reads: deque[tuple[str, str]] = field(default_factory=deque, repr=False)
     _process: int = field(default_factory=os.getpid, repr=False)
 
     def wrap(self, perform: Callable[[Operation[Any]], Any]) -> Callable[[Operation[Any]], Any]:
-        """Return what performs operations, and with those that change a session adds a line."""
+        """Wrap `perform`: an operation that changes a session also adds a line."""
 
         def perform_audited(op: Operation[Any]) -> Any:
             if self.with_reads and isinstance(op, _READS):
@@ -188,10 +188,10 @@ class Audit:
         return perform_audited
 
     def take_reads(self, *, least: int) -> list[Audited[None]]:
-        """Return the lines for reads that were not noted yet, if they are so many."""
+        """Return the lines for reads that were not written yet, if there are that many."""
         due: Counter[tuple[str, str]] = Counter()
         if self._process != os.getpid():
-            # A forked child: its parent notes these.
+            # A forked child: its parent writes these.
             self._reads.clear()
             self._process = os.getpid()
         if len(self._reads) >= least:
@@ -204,7 +204,7 @@ class Audit:
         ]
 
     def put_back(self, line: Audited[None], error: MemoryStoreError) -> None:
-        """Let reads be noted later that could not be noted now; drop them if that cannot help."""
+        """Keep reads whose line could not be written for later; drop them if a retry cannot help."""
         if error.retryable and error.landed == "no":
             self._reads.extend([(line.session, line.actor)] * line.count)
         else:

@@ -265,7 +265,7 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
     async def run(self, request: Q, deadline: Deadline, *, cancellable: bool = False) -> R:
         """Send a request, together with whatever else is waiting, and return its result.
 
-        A `cancellable` caller, such as one that reads, does not wait for what it gave up.
+        A `cancellable` caller, such as a read, does not wait for its request when it is cancelled.
         """
         self._refuse_if_closed()
         pending: Pending[Q, R] = Pending(request, deadline)

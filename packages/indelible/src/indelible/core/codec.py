@@ -121,7 +121,7 @@ def build_trim_columns(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, 
     return isinstance(value, _KEPT), opens, answers
 
 
-# Trim keeps these: each stands for itself.
+# Trim keeps these: they are not part of a conversation.
 _KEPT = (Summary, StoredMemory, StoredValue, StoredCheckpoint)
 
 

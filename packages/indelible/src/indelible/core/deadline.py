@@ -61,7 +61,7 @@ class Deadline:
         return wait_s
 
 
-# What is awaited inside is cancelled after some seconds.
+# A context manager that cancels what it awaits after some seconds.
 limit_time_async = asyncio.timeout
 _NO_LIMIT: Final[AbstractContextManager[None]] = nullcontext()
 

@@ -678,7 +678,7 @@ async def _reclaim_active(
 async def erase(tx: Transaction, op: Erase) -> EraseResult:
     """Remove everything of a session."""
     forks = await tx.find_forks(op.session)
-    # Nothing of it is shown to anyone: a damaged session can be erased like any other.
+    # Its contents are not read, so a damaged session can be erased like any other.
     row = await tx.find_session(op.session, damaged=op.expected is None)
     if op.expected is not None:
         rules.refuse_if_moved(op.session, op.expected, await _compute_version(tx, row))

@@ -88,7 +88,7 @@ EXPIRED_KNOWN_S: Final = 30 * 24 * 3600
 # Sessions are indexed by their last activity in steps of a minute: most appends then need not write
 # to that index, and few sessions of one step remain to be ordered. Migrations have this number too.
 ACTIVITY_STEP_MS: Final = 60_000
-# A century: past it, dates overflow before anyone notices.
+# A century: later dates overflow.
 TTL_S_MAX: Final = 100 * 365 * 24 * 3600
 
 # Attempts at a view change while others change the view too. Appends do not count as such.
@@ -96,8 +96,8 @@ VIEW_ATTEMPTS_MAX: Final = 50
 # How often an append with an unknown outcome is sent again, with its key, before saying so.
 APPEND_ATTEMPTS_MAX: Final = 3
 
-# How long writes go on before it is looked whether the file was moved or deleted. What is written
-# in this time is as lost as what was written just before.
+# How often writes check whether the file was moved or deleted. A write in between is lost like one
+# that came just before the file was moved.
 MOVED_CHECK_S: Final = 0.001
 
 # How long a write on SQLite waits for other writers, unless told otherwise.

@@ -555,7 +555,7 @@ class ListSessions(Operation[SessionPage]):
     by what is stored, even if it is expired or damaged.
 
     With `scan_max`, a page ends after about so many sessions, whether they match or not; one in an
-    order on Redis looks at all in any case.
+    order on Redis always looks at all.
 
     With `damaged`, sessions of which only parts are left are listed as well, perhaps repeatedly.
     """
@@ -679,7 +679,7 @@ class Reclaim(Operation[ReclaimResult]):
 
 @dataclass(frozen=True, slots=True)
 class Erase(Operation[EraseResult]):
-    """Remove every trace of a session that the engine lets us remove.
+    """Remove every trace of a session, as far as the engine allows.
 
     A damaged session can be erased, too, unless a version is `expected`: its own cannot be read.
     """
@@ -804,7 +804,7 @@ class Audited(Operation[R]):
 
 @dataclass(frozen=True, slots=True)
 class ImportAudit(Operation[None]):
-    """Add lines that were exported. Those that are there already must be the same, without a gap.
+    """Add exported lines. Lines that are there already must be equal, and no gap may be left.
 
     Otherwise it is a `ConflictError` with the reason "audit", and nothing is written.
     """

@@ -33,7 +33,7 @@ from indelible.model import ChatMessage, Summary, ToolCall, ToolResult, Value
 JsonObject = dict[str, Any]
 
 _INSTRUCTIONS: Final = frozenset({"system", "developer"})
-# Fields of OpenAI's messages that are stored as they are, beside those of a `ChatMessage`.
+# Fields of OpenAI's messages that a `ChatMessage` does not have, and stores unchanged.
 _OPENAI_FIELDS: Final = ("refusal", "audio")
 _OPENAI_PARTS: Final = frozenset({"image_url", "input_audio", "file"})
 _ANTHROPIC_BLOCKS: Final = frozenset(
@@ -54,7 +54,7 @@ class _Message(NamedTuple):
     """A message, with its tool calls and results in one form."""
 
     role: str
-    # Text or blocks as they are stored, those of calls and results among them.
+    # Text or blocks as they are stored, including blocks of calls and results.
     content: str | list[JsonObject] | None
     # With arguments as they were stored: JSON text, an object, or None.
     calls: list[FoundCall]
@@ -212,7 +212,7 @@ def _order(messages: list[_Message]) -> Iterator[_Message]:
 
 
 def _keep_results(message: _Message, call_ids: set[str]) -> _Message:
-    """Remove all results from a message but those of certain calls."""
+    """Remove all results from a message, except the results of these calls."""
     content = message.content
     if isinstance(content, list):
         content = [

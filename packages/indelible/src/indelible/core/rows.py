@@ -83,7 +83,7 @@ class KeyUse(NamedTuple):
 class SearchScope(NamedTuple):
     """What a search by the indexes looks through."""
 
-    # Names of sessions by their numbers; None for all, and those of other namespaces among them.
+    # Names of sessions by their numbers; None for all sessions, of all namespaces.
     names: dict[int, str] | None
     # About how many entries there are, and how many words they have on average. What a small scope
     # has is only known when it was looked through.

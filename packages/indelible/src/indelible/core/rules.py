@@ -255,7 +255,7 @@ def plan_vacuum(
 
 
 def is_abandoned(created_at_ms: int, now_ms: int) -> bool:
-    """Return whether nobody will show a stage any more, so that a vacuum removes it."""
+    """Return whether a stage is so old that its copier must have died; a vacuum removes it."""
     return now_ms >= created_at_ms + STAGE_ABANDONED_S * 1000
 
 

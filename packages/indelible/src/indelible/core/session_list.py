@@ -106,7 +106,7 @@ def is_listed(op: ListSessions, name: str, head: Head | None) -> bool:
 
 
 def _build_document(name: str, status: Status, head: Head | None) -> dict[str, object]:
-    """Build what a filter looks at. What is not known is missing."""
+    """Build the document that a filter is applied to. Unknown fields are missing."""
     document: dict[str, object] = {"status": status}
     if head is None:
         return document

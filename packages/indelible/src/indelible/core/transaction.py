@@ -95,7 +95,7 @@ class Transaction(ABC):
     async def insert_entries(
         self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
     ) -> None:
-        """Write entries at their positions; with `replace`, over those that are there.
+        """Write entries at their positions; with `replace`, over existing entries.
 
         If the last of them is the newest entry of the log, or comes after it, `find_session` then
         returns a row whose `end` is one after it and whose `deadline_ms` is its own. Its

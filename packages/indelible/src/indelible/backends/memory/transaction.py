@@ -27,7 +27,7 @@ class Session:
     """A session with everything that belongs to it."""
 
     row: SessionRow
-    # All lives share the log. Entries from the end on are those of an append that was interrupted.
+    # All lives share the log. An append that was interrupted may have left entries behind the end.
     log: dict[int, LogRow] = field(default_factory=dict)
     # The position of the append that used a key last.
     keys: dict[str, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class MemoryTransaction(Transaction):
         self._database = database
         self._changed: Session | None = None
         self._deleted: str | None = None
-        # Lines of an audit that are to be added, and those that they follow.
+        # New lines of an audit, and the lines that they follow.
         self._added: dict[int, StoredLine] = {}
         self._lines: dict[int, StoredLine] = {}
 

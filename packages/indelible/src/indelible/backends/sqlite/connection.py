@@ -150,7 +150,7 @@ class SqliteConnection:
         return self._db.in_transaction
 
     def close(self, *, checkpoint: bool = True) -> None:
-        """Close; without a checkpoint where another process, or a child, goes on with the file."""
+        """Close; without a checkpoint if another process, such as a child, still uses the file."""
         # What was acknowledged is in the log already. If the checkpoint fails here, the next open
         # does it.
         with suppress(apsw.Error):

@@ -28,7 +28,7 @@ def translate_error(error: Exception, *, path: str, committing: bool = False) ->
 def _choose_error(  # noqa: PLR0911 (a table of codes, one return for each meaning)
     error: Exception, path: str, committing: bool
 ) -> MemoryStoreError:
-    # A text column with bytes that are no text: the row was damaged.
+    # A text column with bytes that are not UTF-8: the row was damaged.
     if isinstance(error, UnicodeDecodeError):
         return FormatError(f"{path} holds text that cannot be read; it was left as it is")
     code = getattr(error, "result", None)

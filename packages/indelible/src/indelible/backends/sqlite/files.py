@@ -1,4 +1,4 @@
-"""The files of a database: the one that was named, and those that SQLite keeps beside it."""
+"""The files of a database: the database itself, and its log and index beside it."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from indelible.core.limits import DAMAGED_ROWS_NAMED_MAX
 from indelible.errors import FormatError, MemoryStoreBackendError
 
 _OF_SESSION = "LEFT JOIN (SELECT number AS owner, namespace, name FROM session) ON owner = session"
-# What may be damaged, and the statement that finds it. Entries of sessions that are active are
-# checked when their log is read; here, those that say that a session has expired.
+# What may be damaged, and the statement that finds it. Entries of active sessions are checked when
+# their log is read; an expired session has no log to read, so its newest entry is checked here.
 _DAMAGED = {
     "the row": f"""
         SELECT namespace, name, NULL FROM session WHERE NOT {is_intact("session")} LIMIT :limit""",

@@ -43,8 +43,8 @@ _TOKENS = re.compile(
     r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|(?:--[^\n]*|/\*.*?(?:\*/|\Z)|[ \t\n\f\r])+""", re.DOTALL
 )
 
-# While a thread of this process creates a file and lets go of it, no other may lock it: closing a
-# file drops every lock that the process has on it.
+# While a thread of this process creates a file and closes it, no other may lock it: closing a file
+# drops every lock that the process has on it.
 _creating = threading.Lock()
 
 

@@ -702,7 +702,7 @@ def _choose_kinds(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
     """Return the numbers of the kinds that are asked for, and the mask that picks their bodies."""
     if kinds is None:
         return frozenset(KIND_BY_NUMBER), _ALL_KINDS
-    # Bits that stand for no kind are set too: an unknown kind is read, and reported.
+    # Bits without a kind are set too: an entry of an unknown kind is read, and reported.
     mask = ~sum(1 << number for kind, number in KIND_NUMBER.items() if kind not in kinds)
     return frozenset(KIND_NUMBER[kind] for kind in kinds), mask
 

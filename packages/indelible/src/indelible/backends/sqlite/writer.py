@@ -67,7 +67,7 @@ class SqliteWriter(BatchWriter):
         self._disconnect(checkpoint=False)
 
     def resume(self, *, in_child: bool) -> None:
-        """After a fork: go on."""
+        """After a fork: let writes continue."""
         if in_child:
             # If Ctrl-C came before the file was closed, this is the parent's connection, which a
             # child must not use or close; and one of the parent's threads may hold the lock.

@@ -175,7 +175,7 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
         # None if the message has only tool calls, tool results or thinking.
         text = get_content_text(message.content) or ("" if has_text(message.content) else None)
         if is_users(message):
-            # A tool result may come in a user's message, which is no turn then.
+            # A user's message with only a tool result does not open a turn.
             if text is not None or message.content is None:
                 turns.append({"human": text, "ai": None})
         elif to_common_role(message.role) == "assistant":

@@ -93,7 +93,7 @@ def list_sessions(
 def list_all_sessions(
     session_id: str | None, *, prefix: str = "", dead: bool = False, damaged: bool = False
 ) -> Plan[list[str]]:
-    """Return the id of the given session, or those of all sessions."""
+    """Return the id of the given session, or the ids of all sessions."""
     if session_id is not None:
         return [check_session_id(session_id)]
     names: list[str] = []

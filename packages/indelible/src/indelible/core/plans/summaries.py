@@ -1,4 +1,4 @@
-"""Summaries: those that are visible, and those that are nearest to a vector."""
+"""Summaries: all that are visible, or the nearest to a vector."""
 
 from __future__ import annotations
 
