@@ -29,7 +29,7 @@ def test_hide_passes_over_what_does_not_show(store):
     assert said(store, "s") == ["one", "three"], "a position from before is no later entry's"
 
 
-@pytest.mark.parametrize("wrong", [[-1], ["1"], [True], [1.0]])
+@pytest.mark.parametrize("wrong", [[-1], ["1"], [True], [1.0], 0, None])
 def test_a_position_is_a_number_from_0_up(store, wrong):
     say(store, "s", "one", "two")
     with pytest.raises(UsageError):

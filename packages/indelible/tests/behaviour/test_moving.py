@@ -12,6 +12,7 @@ from indelible import (
     CorruptEntryError,
     FormatError,
     SessionNotFoundError,
+    UsageError,
 )
 from tests.support.lived_sessions import exported, lived, state
 
@@ -119,6 +120,15 @@ def test_one_session_or_a_prefix_can_be_exported(store):
     assert sorted(line["session"]["id"] for line in headers) == ["a/1", "a/2"]
     with pytest.raises(SessionNotFoundError):
         store.export(io.StringIO(), "nobody")
+
+
+@pytest.mark.parametrize("chosen", [{"session_id": "a/1", "prefix": "b/"}, {"prefix": 5}])
+def test_an_export_that_cannot_be_meant_is_refused(store, chosen):
+    store.add_message("a/1", "user", "hi")
+    lines = io.StringIO()
+    with pytest.raises(UsageError):
+        store.export(lines, **chosen)
+    assert lines.getvalue() == ""
 
 
 def test_a_file_gets_its_name_when_the_export_is_complete(store, tmp_path):

@@ -231,6 +231,19 @@ def test_an_id_that_no_snapshot_can_have_is_not_found_and_harms_nobody(store, sn
     assert store.list_snapshots("s") == [snapshot]
 
 
+def test_a_snapshot_itself_is_not_taken_for_its_id(store):
+    snapshot = store.save_snapshot("s")
+    for attempt in (
+        lambda: store.delete_snapshot("s", snapshot),
+        lambda: store.rollback_to_snapshot("s", snapshot),
+        lambda: store.diff_snapshots("s", snapshot),
+        lambda: store.fork("s", "t", at=snapshot),
+    ):
+        with pytest.raises(UsageError, match=r"pass snapshot\.id"):
+            attempt()
+    assert store.list_snapshots("s") == [snapshot]
+
+
 # Names
 
 

@@ -141,15 +141,15 @@ def build_message(
 
 def build_messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
     """Build messages; mappings are converted."""
-    return tuple(encode(_to_message(item)) for item in _check_several(items))
+    return tuple(encode(_to_message(item)) for item in check_several(items))
 
 
 def build_entries(items: Iterable[Value]) -> tuple[Draft, ...]:
     """Build entries of any kind."""
-    return tuple(map(encode, _check_several(items)))
+    return tuple(map(encode, check_several(items)))
 
 
-def _check_several(items: Iterable[Any]) -> Iterable[Any]:
+def check_several(items: Iterable[Any]) -> Iterable[Any]:
     """Refuse a single value where several are expected: iterating over it would not fail."""
     if not is_several(items):
         raise UsageError(f"expected a list, not {format_value(items)}", value=items)

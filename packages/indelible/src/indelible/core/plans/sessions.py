@@ -60,8 +60,7 @@ def list_sessions(
     scan_max: int | None,
 ) -> Plan[SessionList]:
     """List a page of active sessions, or of all that are still known."""
-    if prefix != "":
-        check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
+    check_prefix(prefix)
     if scan_max is not None:
         check_number(scan_max, "scan_max", least=1)
     op = ListSessions(
@@ -88,6 +87,12 @@ def list_sessions(
         (_build_listed_info(*session) for session in page.sessions),
         None if page.resume is None or key is None else build_list_cursor(key, asked, page.resume),
     )
+
+
+def check_prefix(prefix: str) -> None:
+    """Check the beginning of session ids to list; all of them begin with an empty one."""
+    if prefix != "":
+        check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
 
 
 def list_all_sessions(

@@ -53,7 +53,12 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import audit
-from indelible.core.plans.sessions import Progress, build_session_info, list_all_sessions
+from indelible.core.plans.sessions import (
+    Progress,
+    build_session_info,
+    check_prefix,
+    list_all_sessions,
+)
 from indelible.core.rules import (
     build_exists_error,
     build_gone_error,
@@ -93,6 +98,9 @@ def export(
     progress: Progress | None,
 ) -> Plan[TransferReport]:
     """Write sessions line by line."""
+    check_prefix(prefix)
+    if session_id is not None and prefix:
+        raise UsageError("an export takes the id of a session or a prefix, not both", value=prefix)
     names = yield from list_all_sessions(session_id, prefix=prefix)
     if session_id is not None:
         require_active(session_id, (yield from perform(ReadHead(session_id))).status)

@@ -37,7 +37,7 @@ from indelible.core.operations import (
     SnapshotRecord,
 )
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.append import check_key
+from indelible.core.plans.append import check_key, check_several
 from indelible.core.plans.read import (
     MESSAGES,
     CountTokens,
@@ -203,7 +203,7 @@ def hide(
     """Hide certain positions."""
     session = check_session_id(session_id)
     unwanted = view.from_positions(
-        check_number(position, "a position", least=0) for position in positions
+        check_number(position, "a position", least=0) for position in check_several(positions)
     )
 
     def propose(new_key: str) -> Plan[Proposed]:
@@ -366,9 +366,8 @@ def find_redoable(lines: Sequence[JournalLine]) -> JournalLine | None:
 
 def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     """Read snapshots by their names, in this order; see `find_snapshot`."""
-    if any(isinstance(name, Snapshot) for name in names):
-        raise UsageError("expected the id of a snapshot: pass snapshot.id")
     for name in names:
+        refuse_snapshot_object(name)
         # No snapshot is named by what is not valid text; do not send it to the engine.
         if not is_text(name):
             require_active(session, (yield from perform(ReadHead(session))).status)
@@ -386,6 +385,12 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
         if not is_inside(record.view, found.head.born, record.end):
             raise build_outside_error(session, f"snapshot {record.id} reaches outside of its log")
     return SnapshotList(found.head, records)
+
+
+def refuse_snapshot_object(name: object) -> None:
+    """Raise if a snapshot is passed where its id is expected."""
+    if isinstance(name, Snapshot):
+        raise UsageError("expected the id of a snapshot: pass snapshot.id", value=name)
 
 
 SnapshotT = TypeVar("SnapshotT", SnapshotRecord, Snapshot)
