@@ -131,6 +131,20 @@ def test_an_export_that_cannot_be_meant_is_refused(store, chosen):
     assert lines.getvalue() == ""
 
 
+def test_a_session_that_ends_while_it_is_exported_is_a_conflict_that_says_so():
+    class Forgetting(io.StringIO):
+        def write(self, line):
+            if line.startswith('{"session"'):
+                store.forget("s")
+            return super().write(line)
+
+    with indelible.open("memory:") as store:
+        store.add_message("s", "user", "hi")
+        with pytest.raises(ConflictError, match="while it was exported") as caught:
+            store.export(Forgetting(), "s")
+        assert caught.value.reason == "gone"
+
+
 def test_a_file_gets_its_name_when_the_export_is_complete(store, tmp_path):
     lived(store)
     path = tmp_path / "sessions.jsonl"

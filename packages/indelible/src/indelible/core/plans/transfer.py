@@ -61,7 +61,6 @@ from indelible.core.plans.sessions import (
 )
 from indelible.core.rules import (
     build_exists_error,
-    build_gone_error,
     build_outside_error,
     find_views_outside,
     require_active,
@@ -155,7 +154,12 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
     while start is not None and start < head.end:
         page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_DEFAULT))
         if page.head.life != head.life or page.head.vacuums != head.vacuums:
-            raise build_gone_error(session)
+            raise ConflictError(
+                f"session {session!r} expired, or was forgotten or vacuumed, while it was exported:"
+                " the export is incomplete. Export it again.",
+                session=session,
+                reason="gone",
+            )
         for row in page.rows:
             if row.position < head.end:
                 _write_line(write, {"entry": _format_row(session, row)})
