@@ -451,10 +451,10 @@ def build_outside_error(session: str, what: str) -> FormatError:
 
 
 def build_gone_error(session: str) -> ConflictError:
-    """Build the error for a page whose entries do not exist any more."""
+    """Build the error for a read in an earlier state whose entries do not exist any more."""
     return ConflictError(
-        f"the state that the first page of session {session!r} showed has expired, or was forgotten"
-        " or vacuumed since. Start again without a cursor.",
+        f"the state of session {session!r} that was read before is gone: it expired, or was"
+        " forgotten or vacuumed since; nothing was changed. Read it again, without a cursor.",
         session=session,
         reason="gone",
     )
