@@ -241,8 +241,8 @@ def find_engine(target: Target) -> Engine:
     pair = _find_client_pair(target)
     if pair is not None:
         return next(engine for engine in ENGINES if pair in engine.clients)
-    name = os.fspath(target) if isinstance(target, os.PathLike) else target
-    if not isinstance(name, str) or not name:
+    name = _get_name(target)
+    if not name:
         raise UsageError(f"cannot open {target!r}; name {KNOWN}", value=target)
     if name == "memory:":
         return _MEMORY
@@ -258,11 +258,14 @@ def find_file(target: str) -> Path | None:
 
 def format_target(target: Target) -> str:
     """Describe a target in a message: a client by its class, a URL without its password."""
-    if isinstance(target, os.PathLike):
-        return redact_url(os.fspath(target))
-    if not isinstance(target, str):
-        return f"the given {type(target).__name__}"
-    return redact_url(target)
+    name = _get_name(target)
+    return f"the given {type(target).__name__}" if name is None else redact_url(name)
+
+
+def _get_name(target: Target) -> str | None:
+    """Return the text of a URL or a path; None for a client, and for a path in bytes."""
+    name = os.fspath(target) if isinstance(target, os.PathLike) else target
+    return name if isinstance(name, str) else None
 
 
 def refuse_ambiguous(target: str) -> None:
@@ -375,7 +378,7 @@ def _build_sqlite(options: OpenOptions) -> Factories:
     from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
     from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend  # noqa: PLC0415
 
-    path = parse_path(str(options.target))
+    path = parse_path(_get_name(options.target) or "")
     refuse_side_file(path)
     durability = _choose_durability(options, default=Durability.POWER, best=Durability.POWER)
     sqlite_options = SqliteOptions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import signal
 import subprocess
@@ -51,6 +52,20 @@ def test_a_new_file_and_its_log_can_be_read_by_their_owner_alone(path):
         store.get_history("session")
         for part in ("", "-wal", "-shm"):
             assert mode_of(path.with_name(path.name + part)) == "0o600", part
+
+
+def test_a_file_can_be_named_by_any_object_that_is_a_path(path):
+    create(path, "one")
+    (entry,) = (each for each in os.scandir(path.parent) if each.name == path.name)
+    with indelible.open(entry) as store:
+        assert contents(store) == ["one"]
+
+
+def test_a_path_in_bytes_is_refused(path):
+    create(path, "one")
+    (entry,) = (each for each in os.scandir(bytes(path.parent)) if each.name == bytes(path.name, "ascii"))
+    with pytest.raises(UsageError):
+        indelible.open(entry)
 
 
 def test_a_file_that_is_there_keeps_its_mode(path):
