@@ -378,7 +378,9 @@ def _build_sqlite(options: OpenOptions) -> Factories:
     from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
     from indelible.core.embedded import AsyncEmbeddedBackend, EmbeddedBackend  # noqa: PLC0415
 
-    path = parse_path(_get_name(options.target) or "")
+    name = _get_name(options.target)
+    assert name is not None, "find_engine takes it for a file"
+    path = parse_path(name)
     refuse_side_file(path)
     durability = _choose_durability(options, default=Durability.POWER, best=Durability.POWER)
     sqlite_options = SqliteOptions(

@@ -63,7 +63,8 @@ def test_a_file_can_be_named_by_any_object_that_is_a_path(path):
 
 def test_a_path_in_bytes_is_refused(path):
     create(path, "one")
-    (entry,) = (each for each in os.scandir(bytes(path.parent)) if each.name == bytes(path.name, "ascii"))
+    folder, name = os.fsencode(path.parent), os.fsencode(path.name)
+    (entry,) = (each for each in os.scandir(folder) if each.name == name)
     with pytest.raises(UsageError):
         indelible.open(entry)
 
