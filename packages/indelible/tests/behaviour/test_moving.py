@@ -111,6 +111,15 @@ def test_something_else_than_an_export_is_refused(store, text):
         store.import_(io.StringIO(text))
 
 
+@pytest.mark.parametrize("other", [None, 5, ["a line\n"]])
+def test_an_export_and_an_import_take_a_path_or_a_text_file(store, other):
+    store.add_message("s", "user", "hi")
+    with pytest.raises(UsageError):
+        store.export(other)
+    with pytest.raises(UsageError):
+        store.import_(other)
+
+
 def test_one_session_or_a_prefix_can_be_exported(store):
     for name in ("a/1", "a/2", "b/1"):
         store.add_message(name, "user", name)

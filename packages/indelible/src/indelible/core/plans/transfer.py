@@ -525,6 +525,10 @@ def _link_file(descriptor: int, path: Path) -> None:
 def open_input(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
     """Open the source of an import."""
     if not isinstance(source, (str, os.PathLike)):
+        if not callable(getattr(source, "readline", None)):
+            raise UsageError(
+                f"an import comes from a path or a text file, not a {type(source).__name__}"
+            )
         yield read_lines(source)
         return
     with Path(source).open(encoding="utf-8", newline="\n") as file:
