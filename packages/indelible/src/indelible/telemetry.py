@@ -1,8 +1,8 @@
 """Spans and metrics of a store, by OpenTelemetry's conventions for memory operations of GenAI.
 
 The verbs of a store that is opened with `telemetry=True` are wrapped, one by one, by the table of
-verbs; a store without telemetry runs none of this code. No content is recorded, except ids and, if it
-is asked for, the text of a search.
+verbs; a store without telemetry runs none of this code. No content is recorded, except ids and, if
+it is asked for, the text of a search.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The audit of a session: a line for each change, in a chain of keyed hashes.
 
 A line says who changed what, when, and at which version. Its hash is an HMAC over the line before,
-the session and the line itself. So `verify` detects a line that was changed, removed, added or moved
-without the key. It detects that the newest lines were cut off only if it is given their hash.
+the session and the line itself. So `verify` detects a line that was changed, removed, added or
+moved without the key. It detects that the newest lines were cut off only if it is given their hash.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Audit:
         ]
 
     def put_back(self, line: Audited[None], error: MemoryStoreError) -> None:
-        """Keep reads whose line could not be written for later; drop them if a retry cannot help."""
+        """Keep reads for later whose line was not written; drop them if a retry cannot help."""
         if error.retryable and error.landed == "no":
             self._reads.extend([(line.session, line.actor)] * line.count)
         else:

@@ -50,8 +50,8 @@ ENVELOPE_VERSION = 1
 
 _OPEN = b'{"sum":"'
 CHECKSUM_BYTES = 16
-# Offsets of the checksum and of what follows it, which names the kind. Some engines read them without
-# Python.
+# Offsets of the checksum, and of the text behind it that names the kind. Some engines read both
+# without Python.
 CHECKSUM_FROM = len(_OPEN)
 CHECKSUM_TO = CHECKSUM_FROM + CHECKSUM_BYTES
 KIND_FROM = CHECKSUM_TO + len(b'",')

@@ -1,7 +1,7 @@
 """Reports retries and batches of a running call to telemetry: its caller does not see them.
 
-A context variable holds the observer of the store, in the thread or task of the call and in a sender
-that the call started. Without telemetry there is none, and nothing is counted.
+A context variable holds the observer of the store, in the thread or task of the call and in a
+sender that the call started. Without telemetry there is none, and nothing is counted.
 """
 
 from __future__ import annotations

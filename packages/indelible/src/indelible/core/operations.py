@@ -27,8 +27,8 @@ from indelible.view import Extents, View, freeze
 
 R = TypeVar("R")
 
-# Values. Requests are frozen. Results that every call builds are not: a frozen `Head` takes four times
-# as long to build.
+# Values. Requests are frozen. Results that every call builds are not: a frozen `Head` takes four
+# times as long to build.
 
 
 class Draft(NamedTuple):
