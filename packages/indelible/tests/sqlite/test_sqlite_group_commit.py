@@ -10,7 +10,7 @@ import pytest
 from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, UnavailableError
 from indelible.core.batcher import Pending
 from indelible.core.codec import encode_text
-from indelible.core.embedded import GROUP_MAX, NEVER
+from indelible.core.embedded import GROUP_MAX, NO_DEADLINE
 from indelible.core.operations import Append
 from tests.support.sqlite.seams import Hold, awaited, beside, blocking, database_of, failing, group
 
@@ -221,7 +221,7 @@ def test_ctrl_c_in_anothers_handler_is_not_the_others_error(path, seam):
                 Append(
                     "s", (encode_text("user", "new"),), key, fresh=True, expected=None, ttl_s=None
                 ),
-                NEVER,
+                NO_DEADLINE,
             )
             for key in ("~one", "~two")
         ]

@@ -37,7 +37,7 @@ Write = Pending[Operation[Any], Any]
 GROUP_MAX = 256
 # Writes wait for other writes of their process as long as it takes. The engine limits the time that
 # a batch waits for other processes.
-_NO_DEADLINE = Deadline(math.inf)
+NO_DEADLINE = Deadline(math.inf)
 
 
 class EmbeddedDatabase(Protocol):
@@ -165,7 +165,7 @@ class EmbeddedBackend:
         if self._closed:
             raise ClosedError("the store is closed")
         write = type(op) in WRITES
-        result: R = self._batcher.run(op, _NO_DEADLINE) if write else self._database.read(op)
+        result: R = self._batcher.run(op, NO_DEADLINE) if write else self._database.read(op)
         return result
 
     def prepare(self) -> None:
@@ -205,7 +205,7 @@ class AsyncEmbeddedBackend:
         loop = asyncio.get_running_loop()
         result: R
         if type(op) in WRITES:
-            result = await self._get_batcher(loop).run(op, _NO_DEADLINE)
+            result = await self._get_batcher(loop).run(op, NO_DEADLINE)
         else:
             result = await loop.run_in_executor(self._reading, self._database.read, op)
         return result
