@@ -75,6 +75,21 @@ def test_a_member_that_was_changed_is_damage(store, client, member):
     assert any("without its entry" in finding for finding in findings)
 
 
+@pytest.mark.parametrize("digits", [b"429496729", b"429496728x", b"4294967290x"])
+def test_a_member_without_a_position_is_damage(store, client, digits):
+    # Each is found between the first and the last position of the log.
+    store.add_messages("s", [{"role": "user", "content": "hello"}] * 20)
+    store.remember("s", "tea", id="drink")
+    for attempt in (
+        lambda: store.remember("s", "milk", id="drink", expected=20),
+        lambda: store.erase_memory("s", "drink"),
+    ):
+        client.delete(INDEX)
+        client.zadd(INDEX, {b"drink\0" + digits: 0})
+        with pytest.raises(FormatError, match="index of items"):
+            attempt()
+
+
 def test_many_versions_are_checked_and_erased_in_portions(store, client):
     batches = max(READ_LOOKED, 2 * REMOVE_ENTRIES) // BATCH_ENTRIES_MAX + 1
     versions = batches * BATCH_ENTRIES_MAX

@@ -38,7 +38,8 @@ local function is_newest(s, item, place)
     s.view = nil
     return false
   end
-  return find_newest(s, item) == tonumber(place)
+  local position, wrong = find_newest(s, item)
+  return not wrong and position == tonumber(place)
 end
 
 local function add_member(s, row, position)
@@ -69,7 +70,10 @@ local function explain(s, key, lookup, indexed, item)
     if not wrong and lookup ~= '' then wrong = find_wrong_parts(s, 1, 1) end
     if not wrong and lookup ~= '' then used, wrong = find_key(s, key) end
     if not wrong and not used and indexed == '1' then wrong = find_wrong_parts(s, 5, 5) end
-    if not wrong and not used and item ~= '' then newest = s.newest and s.newest[item] or find_newest(s, item) end
+    if not wrong and not used and item ~= '' then
+      newest = s.newest and s.newest[item]
+      if not newest then newest, wrong = find_newest(s, item) end
+    end
     -- WAIT concerns the last write of its connection, so a retry that finds the first attempt must write, too.
     if used and lookup == 'touch' then call('HINCRBY', s.head, 'touched', 1) end
   end

@@ -170,8 +170,10 @@ local function build_member(item, position)
   return item .. '\0' .. string.format('%010.0f', LOG_MAX - position)
 end
 
+-- Return the position in a member of the index of items; nil if it is damaged.
 local function parse_position(member)
-  return LOG_MAX - tonumber(string.sub(member, -10))
+  local digits = string.match(member, '%z(%d%d%d%d%d%d%d%d%d%d)$')
+  return digits and LOG_MAX - digits
 end
 
 -- Return the member for a row; nil if it has no id.
@@ -182,7 +184,7 @@ local function index_row(row, position)
 end
 
 -- Find the newest visible entry of an item, or nil. Needs the view. Index and extents are followed in turn, so that
--- little of either is looked at.
+-- little of either is looked at. The second result says what is damaged.
 local function find_newest(s, item)
   local extents = {}
   for first, last in string.gmatch(s.view[2] .. ';' .. s.view[1] .. ',' .. s.stop, '(%d+),(%d+)') do
@@ -194,6 +196,7 @@ local function find_newest(s, item)
       '[' .. build_member(item, s.born), 'LIMIT', 0, 1)[1]
     if not found then return nil end
     local position = parse_position(found)
+    if not position then return nil, 'its index of items has a damaged member' end
     while n > 0 and extents[n][1] > position do n = n - 1 end
     if n == 0 then return nil end
     last = extents[n][2]

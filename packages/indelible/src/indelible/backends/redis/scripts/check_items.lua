@@ -8,9 +8,7 @@ for _ = 1, READ_LOOKED, READ_PAGE do
   if ARGV[3] == 'index' then
     page = call('ZRANGEBYLEX', s.items, at == '' and '-' or '(' .. at, '+', 'LIMIT', 0, READ_PAGE)
     for _, member in ipairs(page) do
-      -- A damaged member may have no position.
-      local has_position, position = pcall(parse_position, member)
-      if not has_position then position = LOG_MAX end
+      local position = parse_position(member) or LOG_MAX
       local row = call('ZRANGEBYSCORE', s.log, position, position)[1] or ''
       if index_row(row, position) ~= member then wrong[#wrong + 1] = position end
       at = member

@@ -9,7 +9,7 @@ local members = call('ZREVRANGEBYLEX', s.items, '[' .. build_member(ARGV[3], s.b
 local rows, bytes, done = {}, 0, 0
 for n, member in ipairs(members) do
   local position = parse_position(member)
-  local row = call('ZRANGEBYSCORE', s.log, position, position)[1] or ''
+  local row = position and call('ZRANGEBYSCORE', s.log, position, position)[1] or ''
   if index_row(row, position) ~= member then
     return build_error('its index of items does not match its log')
   end
