@@ -5,6 +5,7 @@ import itertools
 import indelible
 from indelible.backends.postgres import PostgresBackend, PostgresOptions
 from indelible.core.settings import Settings
+from tests.support.postgres.seam import put_between
 
 _numbers = itertools.count(1)
 
@@ -30,9 +31,10 @@ class Watch:
 def opened(url, watch, settings=None):
     """A store with something at its seam."""
     options = PostgresOptions(
-        target=url, shown="it", namespace="", durability=None, timeout_s=30, clock=None, seam=watch
+        target=url, shown="it", namespace="", durability=None, timeout_s=30, clock=None
     )
     backend = PostgresBackend(options)
+    put_between(backend, watch)
     backend.prepare()
     return indelible.MemoryStore(backend, settings or Settings())
 

@@ -210,6 +210,15 @@ def test_a_name_that_is_no_text_is_a_format_error(store, damage):
     assert not store.verify().ok
 
 
+def test_a_damaged_name_of_a_session_does_not_stop_others(store, damage):
+    store.fork("s", "fork")
+    damage("UPDATE indelible.session SET name = decode('ff', 'hex') WHERE name = 'fork'")
+    assert store.reindex(rebuild=True).entries == 9
+    assert store.forget("s").forks == ("\\xff",)
+    with pytest.raises(FormatError, match="name of a session is damaged"):
+        store.search("c")
+
+
 OF_SNAPSHOT = {
     "extents": "'{0,1}'",
     "log_end": "log_end - 1",

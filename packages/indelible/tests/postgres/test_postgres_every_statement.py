@@ -6,8 +6,7 @@ import psycopg
 import pytest
 
 import indelible
-from indelible.backends.postgres import PostgresBackend, PostgresOptions
-from indelible.core.settings import Settings
+from tests.support.postgres.seam import put_between
 
 STATEMENTS_MAX = 60
 
@@ -41,12 +40,8 @@ def cut():
 
 @pytest.fixture
 def store(url, cut):
-    options = PostgresOptions(
-        target=url, shown="it", namespace="", durability=None, timeout_s=30, clock=None, seam=cut
-    )
-    backend = PostgresBackend(options)
-    backend.prepare()
-    with indelible.MemoryStore(backend, Settings()) as store:
+    with indelible.open(url, timeout_s=30) as store:
+        put_between(store._backend, cut)
         yield store
 
 

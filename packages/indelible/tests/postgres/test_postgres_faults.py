@@ -9,16 +9,15 @@ from psycopg.waiting import Wait
 
 import indelible
 from indelible import OutcomeUnknownError, UnavailableError
-from indelible.backends.postgres import PostgresBackend, PostgresOptions
 from indelible.backends.postgres.connection import DriverConnection
 from indelible.backends.postgres.connection_async import AsyncDriverConnection
 from indelible.backends.postgres.errors import TimeLimitError
 from indelible.backends.postgres.statements import Sql
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.settings import Settings
 from tests.support.ledger import SESSION, check
 from tests.support.postgres.loads import Load, insist
+from tests.support.postgres.seam import put_between
 
 
 def test_a_server_that_is_killed_and_comes_back_under_load_loses_and_doubles_nothing(server):
@@ -169,18 +168,8 @@ class LostAnswer:
 def lossy(url):
     """A store that can be told to lose answers."""
     seam = LostAnswer()
-    options = PostgresOptions(
-        target=url,
-        shown=url,
-        namespace="",
-        durability=None,
-        timeout_s=5,
-        clock=None,
-        seam=seam,
-    )
-    backend = PostgresBackend(options)
-    backend.prepare()
-    with indelible.MemoryStore(backend, Settings()) as store:
+    with indelible.open(url, timeout_s=5) as store:
+        put_between(store._backend, seam)
         yield store, seam
 
 

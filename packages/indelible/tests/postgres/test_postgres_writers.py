@@ -11,6 +11,7 @@ import indelible
 from indelible import BusyError, ConflictError, UnavailableError
 from indelible.backends.postgres.append import build_call
 from indelible.backends.postgres.arrays import register_arrays
+from indelible.backends.postgres.connection_async import AsyncPostgresConnection
 from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
@@ -125,18 +126,16 @@ def test_a_session_whose_row_is_held_does_not_hold_up_the_others(url, other):
         assert len(store.get_history("s")) == 5
 
 
-async def test_tasks_share_statements_and_get_their_own_receipts(url):
+async def test_tasks_share_statements_and_get_their_own_receipts(url, monkeypatch):
     statements = []
+    execute = AsyncPostgresConnection.execute
 
-    async def seam(step, run):
-        statements.append(type(step).__name__)
-        return await run()
+    async def watched(connection, op):
+        statements.append(type(op).__name__)
+        return await execute(connection, op)
 
+    monkeypatch.setattr(AsyncPostgresConnection, "execute", watched)
     async with indelible.open_async(url) as store:
-        pool = store._backend._server().pool
-        pool._seam = seam
-        pool.close()
-        pool._closed = False
         receipts = await asyncio.gather(
             *(store.add_message(f"s{n % 7}", "user", str(n)) for n in range(100))
         )

@@ -3,8 +3,9 @@
 import pytest
 
 import indelible
-from indelible import CorruptEntryError, FormatError
+from indelible import ConflictError, CorruptEntryError, FormatError
 from indelible.backends.redis.keys import VIEW_FIELDS
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO
 from tests.support.redis_writers import texts
 
 HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
@@ -422,3 +423,21 @@ def test_a_vacuum_seals_no_damaged_key(store, client):
     with pytest.raises(FormatError, match="key of its callers does not match its checksum"):
         store.vacuum(undo_window=0, session_id="s")
     assert dump(client) == left
+
+
+@pytest.mark.parametrize("checksum", [b"\xff" * 16, b" " * 16], ids=["no text", "spaces"])
+def test_a_vacuum_keeps_the_key_of_a_damaged_entry(store, client, checksum):
+    store.add_messages("s", [{"role": "user", "content": text} for text in "abc"], key="k1")
+    store.add_message("s", "user", "last")
+    store.hide("s", [0])
+
+    def damage(rows):
+        envelope = rows[1][7]
+        rows[1][7] = envelope[:CHECKSUM_FROM] + checksum + envelope[CHECKSUM_TO:]
+
+    rewrite(client, damage)
+    for _ in range(2):
+        with pytest.raises(ConflictError, match="other content"):
+            store.add_messages("s", [{"role": "user", "content": text} for text in "abc"], key="k1")
+        store.vacuum(undo_window=0, session_id="s")
+    assert client.zcount(LOG, 0, 0) == 0

@@ -7,7 +7,7 @@ import pytest
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
-from indelible.backends.redis.requests import LostError
+from indelible.backends.redis.errors import LostError
 from indelible.backends.redis.schema import FORMAT
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers.ports import reserve_port

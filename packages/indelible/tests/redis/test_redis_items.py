@@ -63,6 +63,33 @@ def test_an_index_that_disagrees_with_the_log_is_found(store, client):
     assert store.erase_memory("s", "drink").entries == 2
 
 
+@pytest.mark.parametrize("member", [b"x", b"drink\0", b"drink\0xxxxxxxxxx", b"\xff\x004294967295"])
+def test_a_member_that_was_changed_is_damage(store, client, member):
+    store.remember("s", "tea", id="drink")
+    client.delete(INDEX)
+    client.zadd(INDEX, {member: 0})
+    with pytest.raises(FormatError, match="index of items"):
+        store.list_memories("s")
+    findings = {finding.what for finding in store.verify("s").findings}
+    assert "an item at position 0 that is not in the index" in findings
+    assert any("without its entry" in finding for finding in findings)
+
+
+@pytest.mark.parametrize("digits", [b"429496729", b"429496728x", b"4294967290x"])
+def test_a_member_without_a_position_is_damage(store, client, digits):
+    # Each is found between the first and the last position of the log.
+    store.add_messages("s", [{"role": "user", "content": "hello"}] * 20)
+    store.remember("s", "tea", id="drink")
+    for attempt in (
+        lambda: store.remember("s", "milk", id="drink", expected=20),
+        lambda: store.erase_memory("s", "drink"),
+    ):
+        client.delete(INDEX)
+        client.zadd(INDEX, {b"drink\0" + digits: 0})
+        with pytest.raises(FormatError, match="index of items"):
+            attempt()
+
+
 def test_many_versions_are_checked_and_erased_in_portions(store, client):
     batches = max(READ_LOOKED, 2 * REMOVE_ENTRIES) // BATCH_ENTRIES_MAX + 1
     versions = batches * BATCH_ENTRIES_MAX

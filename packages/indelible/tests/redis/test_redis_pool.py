@@ -10,8 +10,9 @@ import redis.asyncio
 import indelible
 from indelible import BusyError
 from indelible.backends.redis import RedisBackend
+from indelible.backends.redis.errors import LostError
 from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.requests import LostError, SendCommands
+from indelible.backends.redis.requests import SendCommands
 from indelible.core.deadline import Deadline
 
 TASKS = 300

@@ -1,4 +1,4 @@
-"""The guarded write of one or more appends."""
+"""The guarded write of one or more appends: its statement, parameters and result."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
-    """Sort a group by the names of sessions; the appends of a session stay as they came.
+    """Sort a group by session name; appends to the same session keep their order.
 
-    All groups lock rows in this order, so that two never wait for each other in a circle.
+    All groups lock rows in this order, so that they cannot deadlock.
     """
     return sorted(batch, key=lambda pending: pending.request.session.encode())
 
@@ -61,7 +61,7 @@ def build_call(
 
 
 def _format_expected(version: str | None) -> str | None:
-    """Format an expected version; text that the server may not be able to read is no version."""
+    """Format an expected version. Text that the server may not accept matches no version."""
     return version if version is None or (version.isascii() and version.isprintable()) else ""
 
 

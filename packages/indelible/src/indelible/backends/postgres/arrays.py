@@ -1,8 +1,8 @@
-"""Arrays as parameters: one for each column, of a known type, in binary.
+"""Arrays as binary parameters of a known type, one for each column.
 
-As text, what is stored would depend on settings of the role (`standard_conforming_strings`,
-`array_nulls`). Psycopg's own binary form of a list looks for the type of each element, and cannot
-know the type if all elements are NULL.
+How the server reads an array as text depends on settings of the role (`array_nulls`, for example).
+Psycopg's own binary form of a list looks up the type of each element, which is slow and does not
+work if all elements are NULL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import psycopg
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-# Dimensions, a flag for NULLs that the server does not look at, the type of the elements, their
+# Number of dimensions, a flag for NULLs that the server ignores, the type of the elements, their
 # number, and the first index.
 _HEADER: Final = Struct("!iiIii")
 _LENGTH: Final = Struct("!i")
@@ -27,7 +27,7 @@ class Array(list[Any]):
     """The values of a column, some of which may be None."""
 
     def or_none(self) -> Array | None:
-        """Return itself, or None if no element has a value."""
+        """Return the array, or None if no element has a value."""
         return None if self.count(None) == len(self) else self
 
 
@@ -56,14 +56,14 @@ def _encode_text(value: str) -> bytes:
 
 
 class _ArrayDumper(Dumper):
-    """The binary form of an array with one dimension. Psycopg creates one for each statement."""
+    """Dumps an array with one dimension. Psycopg creates a dumper for each statement."""
 
     format = Format.BINARY
     element_oid: ClassVar[int]
 
     @staticmethod
     def encode(value: Any) -> bytes:
-        """Return an element after its length."""
+        """Return the length of an element and the element."""
         raise NotImplementedError
 
     def dump(self, obj: Array) -> bytes:
@@ -88,6 +88,6 @@ _DUMPERS: Final = {
 
 
 def register_arrays(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Let a connection take arrays as parameters."""
+    """Let a connection send these arrays as parameters."""
     for kind, dumper in _DUMPERS.items():
         connection.adapters.register_dumper(kind, dumper)

@@ -1,4 +1,4 @@
-"""Performs operations on a server, with all their retries. Appends are sent in groups."""
+"""Performs operations on a server, with retries until a deadline. Appends are sent in groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from indelible.backends.postgres.append import (
 from indelible.backends.postgres.connection_pool_async import AsyncApplicationPool, AsyncOwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import send_nothing, to_plan
+from indelible.backends.postgres.statements import PostgresContext, send_nothing, to_plan
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import AsyncBatcher, Pending
@@ -43,34 +43,32 @@ from indelible.model import Claims
 R = TypeVar("R")
 P = ParamSpec("P")
 
-# Groups of appends that are under way at once: the second is sent while the first is being
-# committed. More would only make the groups smaller.
+# Groups of appends in flight: the second is sent while the first commits. More than two would only
+# make the groups smaller.
 SENDERS_MAX: Final = 2
 # A group is one statement and one transaction.
 GROUP_MAX: Final = 128
 GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
-# How long a group waits for the row of one of its sessions. Then each of its appends is sent alone,
-# so that no append waits long for the lock of another session.
+# How long a group waits for the lock of one of its sessions. Then each of its appends is sent
+# alone, so that none waits long for the lock of another session.
 GROUP_WAIT_S: Final = 0.25
-# The part of its time that an append must have left for one more attempt. With less, a caller would
-# often stop waiting before the server answers, and not know whether it was written.
+# The share of its time that an append must have left for another attempt. With less, the deadline
+# would often pass before the server answers, and the outcome would be unknown.
 LAST_ATTEMPT: Final = 0.1
 
 
 class AsyncPostgresClient:
-    """A server, with the connections and the waiting appends of a store."""
+    """The connections of a store to its server, and the appends that wait for one."""
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._context = options.build_context()
+        self._context = PostgresContext(options.namespace.encode(), options.clock, options.search)
         self.pool: AsyncOwnPool | AsyncApplicationPool
         if isinstance(options.target, str):
             conninfo, servers = options.build_conninfo()
-            self.pool = AsyncOwnPool(
-                conninfo, servers=servers, place=options.shown, seam=options.seam
-            )
+            self.pool = AsyncOwnPool(conninfo, servers=servers, place=options.shown)
         else:
-            self.pool = AsyncApplicationPool(options.target, place=options.shown, seam=options.seam)
+            self.pool = AsyncApplicationPool(options.target, place=options.shown)
         self.batcher: AsyncBatcher[Append, str | None] = AsyncBatcher(
             self._send_group,
             senders=SENDERS_MAX,
@@ -80,7 +78,7 @@ class AsyncPostgresClient:
         )
 
     async def prepare(self) -> None:
-        """Connect, create or migrate the tables, and refuse a server that is not durable enough."""
+        """Connect, create or migrate the tables, and check the durability of the server."""
         options = self._options
         await self._reach()
         deadline = Deadline(options.timeout_s)
@@ -94,9 +92,9 @@ class AsyncPostgresClient:
                 )
 
     async def _reach(self) -> None:
-        """Make the first contact. What refuses to talk is tried for a short time only.
+        """Connect for the first time; give up soon if nothing there answers as a server.
 
-        A server that is only starting is reached. A pool of the application connects by itself.
+        A server that is still starting answers. A pool of the application connects by itself.
         """
         if not isinstance(self._options.target, str):
             return None
@@ -173,7 +171,7 @@ class AsyncPostgresClient:
 
     async def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
         try:
-            # What is visible is decided by the shared handler, behind the lock.
+            # With an expected item, only the shared handler can decide: it knows what is visible.
             version: str | None = None
             if op.expected_item is None and alone:
                 call = build_call(self._context, [op])
@@ -183,7 +181,7 @@ class AsyncPostgresClient:
             if version is not None:
                 return build_result(op, version)
         except KeyUsedError:
-            # The unique index refused one of a group, or an attempt that was committed in between.
+            # The unique index refused an append of the group, or found an earlier attempt of this.
             op = replace(op, fresh=False)
             if not alone:
                 return await self._try_append(op, deadline, alone=True)
@@ -191,7 +189,7 @@ class AsyncPostgresClient:
         return await self._run(to_plan(perform_in_transaction, self._context, op), deadline)
 
     async def _send_group(self, batch: list[Pending[Append, str | None]]) -> None:
-        """Send a group of appends; each has its outcome afterwards."""
+        """Send a group of appends, and give each its result or error."""
         try:
             ordered = sort_appends(batch)
             appends = [one.request for one in ordered]

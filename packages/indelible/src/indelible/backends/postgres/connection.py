@@ -1,10 +1,10 @@
 # Generated from connection_async.py by scripts/generate_sync.py: edit that file instead.
-"""A connection with a deadline for each call, its errors translated."""
+"""A connection with a deadline for each call and translated errors."""
 
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
@@ -40,28 +40,25 @@ from indelible.core.plan import Operation
 
 T = TypeVar("T")
 
-# Called around every statement, by tests of faults alone.
-Seam = Callable[[Operation[Any], Callable[[], Any]], Any]
-
 # A statement that was sent so often over one connection is prepared.
 _PREPARE_THRESHOLD: Final = 3
 PID: Final = "SELECT pg_catalog.pg_backend_pid()"
 # How often a wait for the server looks at its deadline.
 _INTERVAL_S: Final = 0.1
-# Where in the server a commit says that it did not wait for its standby. The warning has no code of
-# its own, and others, such as those of a coming wraparound, must not be taken for it.
+# The function of the server that warns of a commit that did not wait for its standby. The warning
+# has no SQLSTATE of its own, and others, such as that of a wraparound, must not be taken for it.
 _SYNC_WAIT: Final = "SyncRepWaitForLSN"
 
 
 class DriverConnection(psycopg.Connection[Row]):
-    """A connection of the driver whose every wait for the server ends at a deadline.
+    """A connection of the driver that waits for the server until a deadline at most.
 
-    After a deadline, a cancellation or Ctrl-C it is closed: otherwise a late answer would be taken
-    for that of the next statement.
+    After a deadline, a cancellation or Ctrl-C it is closed: a late answer would be taken for that
+    of the next statement.
     """
 
     deadline = Deadline(float("inf"))
-    # Closed in the middle of a call. The driver then cleans up, and must not wait for the server.
+    # Set when the connection is closed during a call: the driver's cleanup must not wait for it.
     given_up = False
 
     def wait(
@@ -70,7 +67,7 @@ class DriverConnection(psycopg.Connection[Row]):
         interval: float = _INTERVAL_S,
         timeout: float | None = None,  # noqa: ARG002 (newer drivers pass it)
     ) -> T:
-        """Let the driver go on whenever its socket is ready, until the deadline."""
+        """Run a generator of the driver whenever the socket is ready, until the deadline."""
         if self.given_up:
             return cast(T, None)
         bounded = _stop_at_deadline(gen, self.deadline)
@@ -91,7 +88,7 @@ class DriverConnection(psycopg.Connection[Row]):
 
 
 class BorrowedConnection(DriverConnection):
-    """The same for the connection of an application, which goes on using and closes it."""
+    """A second object for an application's connection, which the application closes."""
 
     def __del__(self, *_: Any) -> None:
         """Do not warn that the connection was not closed."""
@@ -100,7 +97,7 @@ class BorrowedConnection(DriverConnection):
 def _stop_at_deadline(
     gen: Generator[Wait, Ready | int, T], deadline: Deadline
 ) -> Generator[Wait, Ready | int, T]:
-    """Run a generator of the driver; raise if nothing was ready and the deadline has passed."""
+    """Run a generator of the driver; raise if nothing is ready and the deadline has passed."""
     try:
         wanted = next(gen)
         while True:
@@ -116,11 +113,10 @@ def _stop_at_deadline(
 class PostgresConnection:
     """Sends the statements of plans. One thread uses it at a time."""
 
-    def __init__(self, driver: DriverConnection, *, place: str, seam: Seam | None = None) -> None:
+    def __init__(self, driver: DriverConnection, *, place: str) -> None:
         self.driver = driver
         self._place = place
-        self._seam = seam
-        # Statements without a result wait for the next that has one.
+        # Statements without a result are sent with the next one that has a result.
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._in_transaction = False
         self._writes = False
@@ -130,9 +126,9 @@ class PostgresConnection:
         driver.add_notice_handler(self._on_notice)
 
     def allow_prepared_statements(self) -> None:
-        """Have statements prepared, if all statements go to the same server process.
+        """Let the driver prepare statements, if all of them reach the same server process.
 
-        A pooler cannot tell its client the number of a process that changes, and makes one up.
+        Behind a pooler the process may change, so the pooler tells its client an invented PID.
         """
         ((pid,),) = self.execute(Sql(PID, is_qualified=True))
         if pid == self.driver.info.backend_pid:
@@ -147,10 +143,7 @@ class PostgresConnection:
         """Perform one operation of a plan."""
         may_commit = isinstance(op, Call) or (isinstance(op, Commit) and self._writes)
         try:
-            if self._seam is not None:
-                answer = self._seam(op, lambda: self._execute(op))
-            else:
-                answer = self._execute(op)
+            answer = self._execute(op)
         except (psycopg.Error, TimeLimitError) as error:
             interrupt = find_interrupt(error)
             if interrupt is not None:
@@ -227,7 +220,7 @@ class PostgresConnection:
         return True
 
     def is_alive(self) -> bool:
-        """Return whether it is open: all that a server sends to an idle connection is its end."""
+        """Return whether it is open: a server sends nothing to an idle connection but its end."""
         if self.driver.closed:
             return False
         poll = select.poll()

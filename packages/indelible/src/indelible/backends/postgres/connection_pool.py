@@ -1,11 +1,10 @@
 # Generated from connection_pool_async.py by scripts/generate_sync.py: edit that file instead.
-"""Connections that a store lends to its calls: bounded in number, and in waiting.
+"""Pools of connections: the store's own, and that of an application.
 
 The store's own pool opens a connection in the call that needs it. So the caller gets the reason if
-that fails, a server that came back is found by the next attempt, and there is no background thread
-that a fork would lose. `psycopg_pool` works differently, and loses a connection for good if Ctrl-C
-comes while it hands one out (see DESIGN.md). A pool of the application is used through its own
-interface.
+that fails, the next attempt finds a server that is back, and there is no background thread that a
+fork would lose. `psycopg_pool` has such threads, and loses a connection for good if Ctrl-C comes
+while it hands one out (see DESIGN.md). An application's pool is used through its public interface.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from indelible.backends.postgres.connection import (
     BorrowedConnection,
     DriverConnection,
     PostgresConnection,
-    Seam,
 )
 from indelible.backends.postgres.errors import (
     build_exhausted_error,
@@ -39,7 +37,7 @@ from indelible.core.deadline import Deadline, limit_time
 from indelible.core.leases import Lease, Slots
 from indelible.errors import ClosedError, MemoryStoreError
 
-# Two per core of a small server. Servers allow about a hundred, for all processes together.
+# Two per core of a small server. By default, a server accepts a hundred from all its clients.
 CONNECTIONS_MAX: Final = 8
 
 
@@ -50,8 +48,8 @@ class PoolSlot:
 
     def __init__(self) -> None:
         self.connection: PostgresConnection | None = None
-        # Whether a call is using it. If this is still set when the slot is free, the call was
-        # interrupted: an answer may be on its way, and the connection is not used again.
+        # Whether a call uses it. If this is still set when the slot is free, the call was
+        # interrupted: an answer may be in flight, and the connection is not used again.
         self.busy = False
 
     def close(self) -> None:
@@ -63,20 +61,17 @@ class PoolSlot:
 
 
 class OwnPool:
-    """Connections of the store's own, each opened by the first call that needs it."""
+    """The store's own connections, each opened by the first call that needs it."""
 
-    def __init__(
-        self, conninfo: str, *, servers: int, place: str, seam: Seam | None = None
-    ) -> None:
+    def __init__(self, conninfo: str, *, servers: int, place: str) -> None:
         self._conninfo = conninfo
         self._servers = servers
         self._place = place
-        self._seam = seam
         self._slots = Slots(PoolSlot() for _ in range(CONNECTIONS_MAX))
-        # Connections of a parent process: they must be neither used nor closed here.
+        # Connections of a parent process, which must be neither used nor closed here.
         self._inherited: list[Slots[PoolSlot]] = []
         self._closed = False
-        # Whether a connection was ever opened: then user, password and database are right.
+        # Whether a connection was ever opened, so that user, password and database are right.
         self._known = False
 
     @property
@@ -86,7 +81,7 @@ class OwnPool:
 
     @property
     def idle(self) -> list[PostgresConnection]:
-        """Connections that the next call may have."""
+        """Connections that no call uses."""
         slots = [slot for slot in self._slots.idle() if not slot.busy]
         return [slot.connection for slot in slots if slot.connection is not None]
 
@@ -134,7 +129,7 @@ class OwnPool:
                 break
             else:
                 self._known = True
-                connection = PostgresConnection(driver, place=self._place, seam=self._seam)
+                connection = PostgresConnection(driver, place=self._place)
                 connection.begin_call(deadline)
                 try:
                     connection.allow_prepared_statements()
@@ -179,30 +174,23 @@ class OwnPool:
 
 
 class ApplicationPool:
-    """The pool of an application. Its connections go back as they came."""
+    """The pool of an application. Its connections are given back unchanged."""
 
-    def __init__(
-        self,
-        pool: psycopg_pool.ConnectionPool[Any],
-        *,
-        place: str,
-        seam: Seam | None = None,
-    ) -> None:
+    def __init__(self, pool: psycopg_pool.ConnectionPool[Any], *, place: str) -> None:
         self._pool = pool
         self._place = place
-        self._seam = seam
         self._closed = False
 
     def borrow(self, lease: Lease, deadline: Deadline) -> PostgresConnection:
-        """Return a connection that is alive, as soon as the pool has one to spare."""
+        """Return a connection that is alive, as soon as the pool has a free one."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
-            # From here on it goes back, also if the call is interrupted.
+            # From here on `give_back` returns it, even if the call is interrupted.
             loan = lease.slot = self._take(deadline)
-            connection = loan.open(self._place, self._seam)
+            connection = loan.open(self._place)
             connection.begin_call(deadline)
-            # After as many as the pool can hold, take the last one.
+            # If all connections of the pool were dead, the last one may be used: it fails.
             if not left or connection.is_alive():
                 return connection
             self.give_back(lease, healthy=False)
@@ -219,7 +207,7 @@ class ApplicationPool:
         raise failure
 
     def give_back(self, lease: Lease, *, healthy: bool) -> None:
-        """Hand it back; the pool replaces one that is closed."""
+        """Return the connection; the pool replaces one that is closed."""
         loan: Loan | None = lease.slot
         if loan is None:
             return
@@ -227,7 +215,7 @@ class ApplicationPool:
             loan.end(healthy=healthy)
             self._pool.putconn(loan.connection)
         except BaseException:
-            # Interrupted: try again. The pool refuses a connection that it has back already.
+            # Interrupted: try again. The pool refuses a connection that it already has.
             with suppress(Exception):
                 loan.end(healthy=False)
                 self._pool.putconn(loan.connection)
@@ -236,7 +224,7 @@ class ApplicationPool:
             lease.slot = None
 
     def wake(self) -> None:
-        """Do nothing: the pool itself wakes waiting calls."""
+        """Do nothing: the pool wakes waiting calls itself."""
 
     def after_fork(self) -> None:
         """Do nothing: the application must give a forked child a pool of its own."""
@@ -247,10 +235,10 @@ class ApplicationPool:
 
 
 class Loan:
-    """A connection of an application's pool, used through an object of our own.
+    """A connection of an application's pool, used through a second object with deadlines.
 
-    Both use one connection of libpq. So the application's object keeps its settings, its handlers
-    and its statements.
+    Both share one connection of libpq, so the application's object keeps its settings, its handlers
+    and its prepared statements.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -258,13 +246,13 @@ class Loan:
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
-    def open(self, place: str, seam: Seam | None) -> PostgresConnection:
-        """Return the object of our own."""
+    def open(self, place: str) -> PostgresConnection:
+        """Return the second object."""
         driver = BorrowedConnection(self.connection.pgconn)
-        # Prepared statements would use the same names as those of the application's object.
+        # Their names would clash with those that the application's object has prepared.
         driver.prepare_threshold = None
         driver.set_autocommit(True)
-        return PostgresConnection(driver, place=place, seam=seam)
+        return PostgresConnection(driver, place=place)
 
     def end(self, *, healthy: bool) -> None:
         """Leave the connection as it was, or close it."""

@@ -1,10 +1,9 @@
-"""Connections that a store lends to its calls: bounded in number, and in waiting.
+"""Pools of connections: the store's own, and that of an application.
 
 The store's own pool opens a connection in the call that needs it. So the caller gets the reason if
-that fails, a server that came back is found by the next attempt, and there is no background thread
-that a fork would lose. `psycopg_pool` works differently, and loses a connection for good if Ctrl-C
-comes while it hands one out (see DESIGN.md). A pool of the application is used through its own
-interface.
+that fails, the next attempt finds a server that is back, and there is no background thread that a
+fork would lose. `psycopg_pool` has such threads, and loses a connection for good if Ctrl-C comes
+while it hands one out (see DESIGN.md). An application's pool is used through its public interface.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from indelible.backends.postgres.connection_async import (
     AsyncBorrowedConnection,
     AsyncDriverConnection,
     AsyncPostgresConnection,
-    AsyncSeam,
 )
 from indelible.backends.postgres.errors import (
     build_exhausted_error,
@@ -38,7 +36,7 @@ from indelible.core.deadline import Deadline, limit_time_async
 from indelible.core.leases import AsyncSlots, Lease
 from indelible.errors import ClosedError, MemoryStoreError
 
-# Two per core of a small server. Servers allow about a hundred, for all processes together.
+# Two per core of a small server. By default, a server accepts a hundred from all its clients.
 CONNECTIONS_MAX: Final = 8
 
 
@@ -49,8 +47,8 @@ class AsyncPoolSlot:
 
     def __init__(self) -> None:
         self.connection: AsyncPostgresConnection | None = None
-        # Whether a call is using it. If this is still set when the slot is free, the call was
-        # interrupted: an answer may be on its way, and the connection is not used again.
+        # Whether a call uses it. If this is still set when the slot is free, the call was
+        # interrupted: an answer may be in flight, and the connection is not used again.
         self.busy = False
 
     def close(self) -> None:
@@ -62,20 +60,17 @@ class AsyncPoolSlot:
 
 
 class AsyncOwnPool:
-    """Connections of the store's own, each opened by the first call that needs it."""
+    """The store's own connections, each opened by the first call that needs it."""
 
-    def __init__(
-        self, conninfo: str, *, servers: int, place: str, seam: AsyncSeam | None = None
-    ) -> None:
+    def __init__(self, conninfo: str, *, servers: int, place: str) -> None:
         self._conninfo = conninfo
         self._servers = servers
         self._place = place
-        self._seam = seam
         self._slots = AsyncSlots(AsyncPoolSlot() for _ in range(CONNECTIONS_MAX))
-        # Connections of a parent process: they must be neither used nor closed here.
+        # Connections of a parent process, which must be neither used nor closed here.
         self._inherited: list[AsyncSlots[AsyncPoolSlot]] = []
         self._closed = False
-        # Whether a connection was ever opened: then user, password and database are right.
+        # Whether a connection was ever opened, so that user, password and database are right.
         self._known = False
 
     @property
@@ -85,7 +80,7 @@ class AsyncOwnPool:
 
     @property
     def idle(self) -> list[AsyncPostgresConnection]:
-        """Connections that the next call may have."""
+        """Connections that no call uses."""
         slots = [slot for slot in self._slots.idle() if not slot.busy]
         return [slot.connection for slot in slots if slot.connection is not None]
 
@@ -133,7 +128,7 @@ class AsyncOwnPool:
                 break
             else:
                 self._known = True
-                connection = AsyncPostgresConnection(driver, place=self._place, seam=self._seam)
+                connection = AsyncPostgresConnection(driver, place=self._place)
                 connection.begin_call(deadline)
                 try:
                     await connection.allow_prepared_statements()
@@ -178,30 +173,23 @@ class AsyncOwnPool:
 
 
 class AsyncApplicationPool:
-    """The pool of an application. Its connections go back as they came."""
+    """The pool of an application. Its connections are given back unchanged."""
 
-    def __init__(
-        self,
-        pool: psycopg_pool.AsyncConnectionPool[Any],
-        *,
-        place: str,
-        seam: AsyncSeam | None = None,
-    ) -> None:
+    def __init__(self, pool: psycopg_pool.AsyncConnectionPool[Any], *, place: str) -> None:
         self._pool = pool
         self._place = place
-        self._seam = seam
         self._closed = False
 
     async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncPostgresConnection:
-        """Return a connection that is alive, as soon as the pool has one to spare."""
+        """Return a connection that is alive, as soon as the pool has a free one."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
-            # From here on it goes back, also if the call is interrupted.
+            # From here on `give_back` returns it, even if the call is interrupted.
             loan = lease.slot = await self._take(deadline)
-            connection = await loan.open(self._place, self._seam)
+            connection = await loan.open(self._place)
             connection.begin_call(deadline)
-            # After as many as the pool can hold, take the last one.
+            # If all connections of the pool were dead, the last one may be used: it fails.
             if not left or connection.is_alive():
                 return connection
             await self.give_back(lease, healthy=False)
@@ -218,7 +206,7 @@ class AsyncApplicationPool:
         raise failure
 
     async def give_back(self, lease: Lease, *, healthy: bool) -> None:
-        """Hand it back; the pool replaces one that is closed."""
+        """Return the connection; the pool replaces one that is closed."""
         loan: AsyncLoan | None = lease.slot
         if loan is None:
             return
@@ -226,7 +214,7 @@ class AsyncApplicationPool:
             loan.end(healthy=healthy)
             await self._pool.putconn(loan.connection)
         except BaseException:
-            # Interrupted: try again. The pool refuses a connection that it has back already.
+            # Interrupted: try again. The pool refuses a connection that it already has.
             with suppress(Exception):
                 loan.end(healthy=False)
                 await self._pool.putconn(loan.connection)
@@ -235,7 +223,7 @@ class AsyncApplicationPool:
             lease.slot = None
 
     def wake(self) -> None:
-        """Do nothing: the pool itself wakes waiting calls."""
+        """Do nothing: the pool wakes waiting calls itself."""
 
     def after_fork(self) -> None:
         """Do nothing: the application must give a forked child a pool of its own."""
@@ -246,10 +234,10 @@ class AsyncApplicationPool:
 
 
 class AsyncLoan:
-    """A connection of an application's pool, used through an object of our own.
+    """A connection of an application's pool, used through a second object with deadlines.
 
-    Both use one connection of libpq. So the application's object keeps its settings, its handlers
-    and its statements.
+    Both share one connection of libpq, so the application's object keeps its settings, its handlers
+    and its prepared statements.
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -257,13 +245,13 @@ class AsyncLoan:
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
-    async def open(self, place: str, seam: AsyncSeam | None) -> AsyncPostgresConnection:
-        """Return the object of our own."""
+    async def open(self, place: str) -> AsyncPostgresConnection:
+        """Return the second object."""
         driver = AsyncBorrowedConnection(self.connection.pgconn)
-        # Prepared statements would use the same names as those of the application's object.
+        # Their names would clash with those that the application's object has prepared.
         driver.prepare_threshold = None
         await driver.set_autocommit(True)
-        return AsyncPostgresConnection(driver, place=place, seam=seam)
+        return AsyncPostgresConnection(driver, place=place)
 
     def end(self, *, healthy: bool) -> None:
         """Leave the connection as it was, or close it."""

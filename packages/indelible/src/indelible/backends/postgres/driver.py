@@ -1,4 +1,4 @@
-"""The blocking driver of PostgreSQL. The calling thread does the work."""
+"""The blocking backend. The calling thread does the work."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class PostgresBackend(PostgresClient):
 
     def __init__(self, options: PostgresOptions) -> None:
         super().__init__(options)
-        # Connections must not be used on both sides of a fork: parent and child would read each
-        # other's answers. The child leaves them alone, and opens its own.
+        # Parent and child would read each other's answers: the child opens its own connections.
         fork.register(after_in_child=self.after_fork)
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (the signature of a backend)
@@ -28,6 +27,6 @@ class PostgresBackend(PostgresClient):
         self.pool.close()
 
     def after_fork(self) -> None:
-        """In a forked child: begin with no connections."""
+        """In a forked child: start without connections."""
         self.pool.after_fork()
         self.batcher.reset()

@@ -1,4 +1,4 @@
-"""The async driver of PostgreSQL. A write goes on to its end if its task is cancelled."""
+"""The async backend. A write is finished even if its task is cancelled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AsyncPostgresBackend:
         loop = asyncio.get_running_loop()
         server = self._servers.get(loop)
         if server is None:
-            # Loops that ended have left their connections behind.
+            # Loops that have ended left their connections open.
             for ended in [loop for loop in self._servers if loop.is_closed()]:
                 self._servers.pop(ended).pool.close()
             server = self._servers[loop] = AsyncPostgresClient(self._options)
@@ -66,7 +66,7 @@ class AsyncPostgresBackend:
             self._writing.add(done)
             return await server.perform(op)
         except asyncio.CancelledError:
-            # Its group may have failed, or it was between two attempts. The key makes it safe to
+            # Its group may have failed, or it waited for its next attempt. The key makes it safe to
             # send it again.
             with suppress(Exception):
                 await self._finish(server.perform(replace(op, fresh=False)))
@@ -84,10 +84,10 @@ class AsyncPostgresBackend:
         return False
 
     async def close(self) -> None:
-        """Finish the writes that were begun, then close the connections."""
+        """Wait for the writes in progress, then close the connections."""
         self._closed = True
         loop = asyncio.get_running_loop()
-        # Each has its own deadline. A task that Ctrl-C tore from its loop never ends.
+        # Each has its own deadline, but a task whose loop was stopped by Ctrl-C never ends.
         deadline = Deadline(self._options.timeout_s)
         while (left_s := deadline.left_s()) > 0 and (
             running := [
@@ -111,7 +111,7 @@ class AsyncPostgresBackend:
             elif isinstance(error := done.exception(), Exception):
                 outcome.set_exception(error)
             elif error is not None:
-                # Ctrl-C has left the event loop already; it need not do so twice.
+                # The event loop raises Ctrl-C itself; it must not be raised twice.
                 outcome.set_exception(
                     OutcomeUnknownError(
                         "it was interrupted while it was sent: it may have landed. The same call"

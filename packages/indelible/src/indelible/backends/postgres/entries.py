@@ -1,4 +1,4 @@
-"""The columns of an entry's row that follow from the entry: an array for each column."""
+"""The columns of entries that the client computes, as one array for each column."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES: Final[tuple[type[Array], ...]] = (
 
 
 def build_entry(entry: Draft | LogRow, checksum: int, *, search: bool) -> tuple[Any, ...]:
-    """Build the columns of an entry. The kind is None if that of a copied entry is damaged."""
+    """Build the columns of an entry. A copied entry may be damaged and have no kind."""
     kind, envelope = entry.kind, entry.envelope
     indexed = compute_columns(kind, envelope, search=search)
     item = parse_item(kind, envelope)
@@ -44,6 +44,6 @@ def build_entry(entry: Draft | LogRow, checksum: int, *, search: bool) -> tuple[
 
 
 def build_arrays(entries: Iterable[tuple[Any, ...]]) -> tuple[Array | None, ...]:
-    """Build the parameters for some entries; None for a column without values."""
+    """Build the parameters for entries; None for a column without values."""
     columns = zip(*entries, strict=True)
     return tuple(kind(values).or_none() for kind, values in zip(_TYPES, columns, strict=True))

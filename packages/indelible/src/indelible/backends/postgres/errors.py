@@ -1,4 +1,4 @@
-"""The only place where PostgreSQL's errors become ours: by SQLSTATE, never by message text."""
+"""Translates PostgreSQL's errors: by SQLSTATE, never by message text."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from indelible.errors import (
     UnavailableError,
 )
 
-# Another transaction held a lock or won a conflict; this one was rolled back.
+# Another transaction held a lock or won a conflict. This one was rolled back.
 _BUSY = {
     "40001",  # serialization_failure
     "40P01",  # deadlock_detected
-    "55P03",  # lock_not_available: the bound on waiting was reached
-    "57014",  # query_canceled: the bound on a statement was reached
+    "55P03",  # lock_not_available: lock_timeout
+    "57014",  # query_canceled: statement_timeout
 }
-# The server stops, starts, is full, or only reads. Whole codes, or their first two characters.
+# The server stops, starts, is full or is read-only. Whole codes or classes (two characters).
 _AWAY = {
     "08",  # connection_exception
     "53",  # insufficient_resources: disk, memory, connections
     "57",  # operator_intervention: shutdown, start
     "58",  # system_error
-    "25006",  # read_only_sql_transaction: this one is no primary, or not any more
+    "25006",  # read_only_sql_transaction: this server is not the primary, or no longer
     "25P03",  # idle_in_transaction_session_timeout
     # A prepared statement is gone, has another text, or its function was replaced: a new
     # connection prepares it again.
@@ -34,29 +34,29 @@ _AWAY = {
     "42P05",
     "0A000",
 }
-# Sent by a server that shuts down; the statement may have been committed just before.
+# Sent by a server that shuts down. The statement may have been committed just before.
 _LAST_WORDS = {"57P01", "57P02", "57P04", "57P05"}
 _DAMAGED = {"XX001", "XX002"}
 UNIQUE_VIOLATION = "23505"
-# After these the server has rolled back, and the connection can be used again.
+# After these, the transaction is rolled back and the connection can be used again.
 _STAYS = {"22", "23", "40", "42", "55P03", "57014"}
 
 
 class TimeLimitError(Exception):
-    """No answer came before the deadline; the connection was given up."""
+    """No answer came before the deadline. The connection was closed."""
 
 
 class KeyUsedError(MemoryStoreBackendError):
-    """Nothing was written: the unique index knows the key, or the name, already."""
+    """Nothing was written: the key, or the name, is in the unique index already."""
 
 
 def translate_error(
     error: psycopg.Error | TimeLimitError, *, place: str, committing: bool
 ) -> MemoryStoreError:
-    """Build our error for what the driver raised; the original stays its cause.
+    """Build our error for one of the driver, which becomes its cause.
 
-    `committing` says that a statement was sent that may have committed. If then no answer came, the
-    outcome is unknown; an answer with a code says that the transaction was rolled back.
+    `committing` says that the statement may have committed. If no answer came, its outcome is
+    unknown; an answer with a code says that the transaction was rolled back.
     """
     ours = _translate(error, place, committing)
     ours.__cause__ = error
@@ -96,7 +96,7 @@ def _translate(  # noqa: PLR0911 (a table of codes, one return for each meaning)
 
 
 def _format_reason(error: Exception) -> str:
-    """Return the server's message, without its details, which may show stored values."""
+    """Return the server's message without its details, which may contain stored values."""
     diag = getattr(error, "diag", None)
     return getattr(diag, "message_primary", None) or type(error).__name__
 
@@ -104,9 +104,9 @@ def _format_reason(error: Exception) -> str:
 def build_unreachable_error(
     error: psycopg.Error, *, place: str, answered: bool = False
 ) -> UnavailableError:
-    """Build the error for a connection that failed; `answered` if there is a server all the same.
+    """Build the error for a connection that failed; `answered` if there is a server nevertheless.
 
-    The driver's error holds the password, so the cause is a copy of its text.
+    The driver's error object holds the password, so the cause is a copy of its text.
     """
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     ours = UnavailableError(
@@ -120,7 +120,7 @@ def build_unreachable_error(
 
 
 def build_refused_error(error: psycopg.Error, *, place: str) -> MemoryStoreBackendError:
-    """Build the error for a server that is up and refuses the connection; the cause as above."""
+    """Build the error for a server that is up and refuses the connection."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     ours = MemoryStoreBackendError(
         f"{place} is there, and refuses the connection ({said}); nothing was written. Check the"
@@ -152,29 +152,29 @@ def build_none_to_spare_error(count: int, *, place: str) -> BusyError:
 
 
 def is_usable_after(error: BaseException) -> bool:
-    """Return whether a connection can go on after this error, once it was rolled back."""
+    """Return whether a connection can be used after this error and a rollback."""
     cause = error.__cause__ if isinstance(error, MemoryStoreError) else error
     if isinstance(cause, (psycopg.Error, TimeLimitError)):
         code = getattr(cause, "sqlstate", None)
         return code is not None and code not in _AWAY and bool({code, code[:2]} & _STAYS)
-    # Between two statements; anything but an exception may have come in the middle of one.
+    # An exception of a handler comes between two statements; Ctrl-C may come in the middle of one.
     return isinstance(error, Exception)
 
 
 def find_interrupt(error: BaseException) -> BaseException | None:
-    """Find Ctrl-C, or a cancellation, that an error of the driver has replaced.
+    """Find the Ctrl-C or the cancellation that an error of the driver has replaced.
 
-    The driver cleans up when it is interrupted, and if that fails, its error comes out instead.
+    The driver cleans up when it is interrupted. If that fails, its error is raised instead.
     """
     behind: BaseException | None = error
     while behind is not None and isinstance(behind, Exception):
-        # An error that was raised `from` another on purpose, such as a timeout, replaces nothing.
+        # An error that was raised `from` another on purpose, such as a timeout, replaces none.
         behind = None if behind.__suppress_context__ else behind.__context__
     return behind
 
 
 def build_not_replicated_error(place: str) -> OutcomeUnknownError:
-    """Build the error for a commit that is on the primary, and did not wait for its standby."""
+    """Build the error for a commit that did not wait for the standby."""
     return OutcomeUnknownError(
         f"{place} warned at the commit: it landed there, but may not be as durable as it should."
         " The same call with the same key makes sure",

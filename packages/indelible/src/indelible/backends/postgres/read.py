@@ -1,4 +1,4 @@
-"""Reads of the log, in as few round trips as possible."""
+"""Reads of the log and of sessions, in as few round trips as possible."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from indelible.errors import BusyError
 from indelible.model import Kind
 from indelible.view import Extents
 
-# Any number of extents in one statement; for one, a range that the planner can see through. The
-# order of rows is made here: a sort in the server would go to its disk for a long session.
+# `IN_MANY` takes any number of extents, but the planner makes a better plan of a plain range. Rows
+# are sorted here: for a long session, the server would sort them on disk.
 _IN_ONE: Final = """
     FROM indelible.entry WHERE session OPERATOR(pg_catalog.=) $1
         AND position OPERATOR(pg_catalog.>=) $2 AND position OPERATOR(pg_catalog.<) $3"""
-# Entries of other kinds come without their bodies, but they come: a position that is missing, or
-# whose kind was damaged, must not look like one that was not asked for.
+# Entries of other kinds are returned without their bodies. They are not left out, because a missing
+# position, or a damaged kind, must not pass for an entry that was not asked for.
 _ROWS: Final = f"""
     SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::bigint[])
         THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END,
         {CONTENT.format(salt="$5")} """
 _ROWS_IN_ONE: Final = _ROWS + _IN_ONE
 _ROWS_IN_MANY: Final = _ROWS + IN_MANY
-# How often a read starts again because a vacuum removed entries that it was about to read.
+# How often a read starts again because a vacuum removed entries before they were read.
 _ATTEMPTS_MAX: Final = 10
 
 
@@ -65,11 +65,11 @@ async def read_head(context: PostgresContext, op: ReadHead) -> Head:
 
 
 class _Reader(PostgresTransaction):
-    """Reads outside of a transaction, which saves its round trips.
+    """Reads without a transaction, which saves round trips.
 
-    Entries never change, so a load that takes the view and the end together is one state, and the
-    rows may be fetched after it. Only a vacuum can come between. The newest entries come with the
-    load.
+    The session's row has the view and the end of the log of one state, and entries never change, so
+    they may be read after it. Only a vacuum can come between. The newest entries are read together
+    with the session.
     """
 
     __slots__ = ("_loaded", "_newest", "_others")
@@ -100,7 +100,7 @@ class _Reader(PostgresTransaction):
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         found, self._loaded = self._loaded, []
-        if [each[0] for each in found] != list(view.iter_positions(extents)):
+        if not found or [each[0] for each in found] != list(view.iter_positions(extents)):
             found = await self._read_rows(row, extents)
         entries: list[StoredEntry] = []
         for position, number, written_at, payload, content in found[::-1] if newest else found:
@@ -108,14 +108,14 @@ class _Reader(PostgresTransaction):
             if kind is not None and kinds is not None and kind not in kinds:
                 if has_kind(kind, payload):
                     continue
-                # Its kind is damaged.
+                # Its kind is damaged: it is returned with its body.
                 whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
                 ((payload,),) = await Sql(whole, (row.number, position))  # noqa: PLW2901
             entries.append(StoredEntry(position, kind, written_at, payload, content))
         return entries
 
     async def _read_rows(self, row: SessionRow, extents: Extents) -> Rows:
-        """Read the rows of some extents, with an empty one for each that is missing."""
+        """Read the rows of extents, with an empty one for each that is missing."""
         salt = self._context.compute_salt(row.name)
         is_one = len(extents) == 1
         bounds = extents[0] if is_one else split_bounds(extents)

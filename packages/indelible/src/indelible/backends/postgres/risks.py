@@ -1,4 +1,4 @@
-"""Claims and risks that follow from the settings of the running server."""
+"""Claims and risks, which follow from the settings of the running server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
 from indelible.model import Claims, Durability, Gravity, Risk
 
-# Most roles see that pg_stat_replication has rows, but not their values.
+# Most roles see that pg_stat_replication has rows, but not the values in them.
 _SETTINGS: Final = """
     SELECT current_setting('server_version'), current_setting('fsync') = 'on',
         current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
@@ -20,8 +20,8 @@ _SETTINGS: Final = """
             WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')),
         current_setting('default_transaction_isolation')"""
 
-# Roles whose code may run as the role that uses the schema: they may create functions and
-# operators in it, triggers on its tables, or own something in it. Its owner, superusers and this
+# Roles whose code may run as the role that uses the schema, because they may create functions and
+# operators in it or triggers on its tables, or own something in it. Its owner, superusers and this
 # role are left out.
 _STRANGERS: Final = """
     WITH schema AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = 'indelible'),
@@ -38,17 +38,17 @@ _STRANGERS: Final = """
         AND rolsuper IS NOT TRUE
     ORDER BY 1"""
 
-# Two servers do not start in the same microsecond, and a database's number is its own.
+# Identifies a server by the microsecond in which it started, and a database by its OID.
 _PLACE: Final = """
     SELECT 'postgresql ' || extract(epoch FROM pg_postmaster_start_time()) || ' ' || oid
     FROM pg_database WHERE datname = current_database()"""
 
-# Levels of synchronous_commit at which an acknowledged commit is on a standby's disk.
+# Values of synchronous_commit with which an acknowledged commit is on a standby's disk.
 _ON_STANDBY: Final = ("on", "remote_apply")
 
 
 class PostgresSettings(NamedTuple):
-    """The server's settings, as a connection of this store sees them."""
+    """The server's settings, as they apply to a connection of this store."""
 
     version: str
     fsync: bool
@@ -75,21 +75,21 @@ class PostgresSettings(NamedTuple):
 
 
 async def read_settings() -> PostgresSettings:
-    """Ask the server."""
+    """Read the settings of the server."""
     ((version, *others),) = await Sql(f"{_SETTINGS}, ARRAY({_STRANGERS})")
     return PostgresSettings(version.split()[0], *others)
 
 
 @HANDLERS.handles(Identify)
 async def identify(context: PostgresContext, _op: Identify) -> str | None:
-    """Return an id of the server, its database and the namespace, the same for every URL."""
+    """Return an id of server, database and namespace that does not depend on the URL."""
     ((place,),) = await Sql(_PLACE)
     return f"{place} {context.namespace.decode()}"
 
 
 @HANDLERS.handles(FindRisks)
 async def find_risks(_context: PostgresContext, _op: FindRisks) -> tuple[Risk, ...]:
-    """Read the settings of the server, and say what may be lost."""
+    """Read the settings of the server, and list what may be lost."""
     return build_risks(await read_settings())
 
 

@@ -1,4 +1,4 @@
-"""The tables: created, recognised, migrated, or refused untouched; and checked as a whole."""
+"""The tables: creating, migrating and checking them; the secret that signs cursors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from indelible.core.operations import CheckEngine, ReadCursorKey, Scrub
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
-# "indl" twice. A migration holds this lock until its transaction ends.
+# The key of the advisory lock that a migration holds: "indl" twice.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
 
 _SCHEMA: Final = """
     SELECT to_regclass('indelible.about') IS NOT NULL, to_regnamespace('indelible') IS NOT NULL,
         EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('indelible'))"""
 
-# `about` holds whole numbers: the secret that signs cursors is four of them.
+# `about` holds integers, so the secret that signs cursors is stored as four of them.
 _WORDS_COUNT: Final = SECRET_BYTES // 8
 _SELECT_WORDS: Final = "SELECT value FROM indelible.about WHERE name LIKE 'secret%' ORDER BY name"
 _INSERT_WORDS: Final = """
@@ -42,18 +42,18 @@ _INSERT_WORDS: Final = """
 
 
 async def prepare(place: str, deadline: Deadline) -> None:
-    """Make sure that the tables are there and up to date, or refuse them untouched."""
+    """Create or migrate the tables. Tables that cannot be used are refused and left unchanged."""
     found, _ = await _read_format(place)
     if found >= FORMAT:
         return
     await Begin(writes=True)
-    # A server may be told to read backslashes in literals as escapes; these files do not.
+    # The files rely on it, but server or role may have another default.
     await Do("SET LOCAL standard_conforming_strings = on")
     await Do(
         "SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(deadline.left_s()),)
     )
     await Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
-    # Another process may have done it while this one waited.
+    # Another process may have migrated them while this one waited for the lock.
     found, has_schema = await _read_format(place)
     if not has_schema:
         await Do("CREATE SCHEMA indelible")
@@ -63,7 +63,7 @@ async def prepare(place: str, deadline: Deadline) -> None:
 
 
 def read_migration(version: int) -> str:
-    """Read the script that brings the tables to a format from the one before it."""
+    """Read the script that migrates the tables to a format from the one before it."""
     return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
 
 
@@ -91,7 +91,7 @@ async def _create_secret() -> bytes:
         int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
     )
     await Begin(writes=True)
-    # A second process waits here for the first, and then reads the words of the first.
+    # Another process that does the same waits here, and then reads these words.
     await Do(_INSERT_WORDS, (words,))
     secret = await _read_secret()
     await Commit()
@@ -100,7 +100,7 @@ async def _create_secret() -> bytes:
 
 
 async def _read_format(place: str) -> tuple[int, bool]:
-    """Read the format, 0 if there are no tables, and whether there is a schema for them."""
+    """Read the format, 0 if there are no tables, and whether the schema exists."""
     ((is_ours, has_schema, is_used),) = await Sql(_SCHEMA)
     if not is_ours:
         if is_used:
@@ -139,5 +139,5 @@ async def check_engine(_context: PostgresContext, _op: CheckEngine) -> tuple[str
 
 @HANDLERS.handles(Scrub)
 async def scrub(_context: PostgresContext, _op: Scrub) -> tuple[str, ...]:
-    """Do nothing: no client can clear the server's files. The receipt of an erasure says so."""
+    """Do nothing: a client cannot clear the server's files. The receipt of an erasure says so."""
     return ()

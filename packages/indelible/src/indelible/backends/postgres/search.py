@@ -1,7 +1,7 @@
-"""Search: the primitives on the indexes of words and of vectors that find entries.
+"""Search: the primitives that find entries by their words and vectors.
 
-A small scope is looked through, in a large one the index is asked. What a common word takes there
-is the visit to each row that has it: the server's statistics say which words are common.
+A small scope is scanned; a large one is searched by the index of words. There, common words are
+expensive, since every row that has one is visited: the server's statistics say which these are.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope
 from indelible.core.similarity import NOT_COMPARABLE, compare, round_unit
 
-# Entries that are looked through; in a larger scope, the index is asked.
+# A scope with up to this many entries is scanned; a larger one is searched by the index.
 SCAN_ENTRIES_MAX: Final = 20_000
-# Sessions of a whole namespace that are counted one by one: with more, there are many entries.
+# A namespace with more sessions is large, whatever their entries; they are not counted.
 _SESSIONS_MAX: Final = SCAN_ENTRIES_MAX
 _OF_IDS: Final = """
     FROM unnest($1::bigint[]) AS found (id)
@@ -43,26 +43,26 @@ _WITHIN: Final = "($1::bigint[] IS NULL OR session = ANY ($1))"
 _UNINDEXED: Final = f"""
     SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN}
         AND session IN (SELECT number FROM indelible.session WHERE namespace = $2) LIMIT $3"""
-# Where pgvector is, if this role may use it. Asked each time: it comes and goes as its owner likes.
+# The schema of pgvector, if this role may use it. Looked up each time, since it may come and go.
 _EXTENSION: Final = """
     SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS place
         ON place.oid = extnamespace
     WHERE extname = 'vector' AND has_schema_privilege(place.oid, 'USAGE')"""
-# It has a bound of its own; longer vectors are compared here.
+# The limit of pgvector; longer vectors are compared by the client.
 DIMENSIONS_MAX: Final = 16_000
 _OF_EMBEDDER: Final = f"""
     FROM indelible.entry WHERE vector IS NOT NULL AND embedder = $2 AND {_WITHIN}"""
 _VECTORS: Final = f"SELECT array_send(vector), {ENTRY_ID} {_OF_EMBEDDER}"
-# By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
-# so its distance is NaN.
+# CASE is evaluated in order, so vectors of another length are not cast. A vector of zeros has no
+# direction, so its distance is NaN.
 _SIMILARITIES: Final = f"""
     SELECT CASE WHEN cardinality(vector) = cardinality($3::real[])
             THEN 1 - coalesce(nullif(vector::%(schema)s.vector
                 OPERATOR(%(schema)s.<=>) $3::real[]::%(schema)s.vector, 'NaN'), 1)
             ELSE {NOT_COMPARABLE} END AS similarity, {ENTRY_ID} {_OF_EMBEDDER}
     ORDER BY similarity DESC LIMIT $4"""
-# How many rows the whole table or all its partitions have, and how many words a row has: estimates
-# from the server's statistics. Before it has any, sessions say how many rows.
+# Estimates from the server's statistics: the rows of the table, with all its partitions, and the
+# words of a row. As long as there are no statistics, the sessions say how many rows there are.
 _SIZE: Final = """
     SELECT coalesce(
             sum(reltuples / nullif(relpages, 0) * pg_relation_size(pg_class.oid)
@@ -73,7 +73,7 @@ _SIZE: Final = """
     LEFT JOIN pg_stats ON schemaname = 'indelible' AND tablename = relname
         AND pg_stats.attname = pg_attribute.attname
     WHERE relnamespace = to_regnamespace('indelible') AND pg_attribute.attname = 'words'"""
-# Which part of the rows has a word, for all words that many have.
+# The share of the rows that have a word, for words that are common.
 _SHARES: Final = """
     SELECT word, max(share) FROM pg_stats,
         unnest(most_common_elems::text::integer[], most_common_elem_freqs) AS common (word, share)
@@ -90,12 +90,12 @@ _READ: Final = f"""
 
 
 async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
-    """Find the sessions that a search is about."""
+    """Find the sessions that a search covers."""
     if op.sessions is not None:
         wanted = BytesArray(name.encode() for name in op.sessions)
         sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, wanted))
     elif op.under is not None:
-        # What comes next after a slash is a zero.
+        # The character after the slash is the zero.
         bounds = (each.encode() for each in (op.under, f"{op.under}/", f"{op.under}0"))
         below = f"{_SESSIONS} AND (name = $2 OR name > $3 AND name < $4)"
         sessions = Sql(below, (context.namespace, *bounds))
@@ -114,7 +114,7 @@ async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
 
 
 async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, int]:
-    """Estimate how many entries have each word, of those that the server knows to be common."""
+    """Estimate how many entries have each word, for those that the statistics list as common."""
     numbers = dict(zip(words, hash_terms(words), strict=True))
     shares: dict[int, float] = dict(await Sql(_SHARES, (IntArray(numbers.values()),)))
     return {
@@ -127,7 +127,7 @@ async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, i
 async def find_words(
     words: Sequence[str], scope: SearchScope, among: Collection[int] | None
 ) -> Occurrences:
-    """Find the entries that have each word: by the index, or by looking at all of a few."""
+    """Find the entries that have each word: by the index, or by a scan of a small scope."""
     numbers = hash_terms(words)
     if scope.is_large and among is None:
         queries = ",".join(_FIND.format(nth=nth) for nth in range(2, len(words) + 2))
@@ -135,7 +135,7 @@ async def find_words(
         ids = {term: _parse_ids(each) for term, each in zip(words, found, strict=True)}
         return Occurrences(scope.total, scope.average, ids)
     if among is None:
-        # Row by row along the primary key, as the planner prefers, takes a quarter longer.
+        # The planner prefers an index scan of the primary key, which takes a quarter longer.
         await Do("SET LOCAL enable_indexscan = off")
         rows = await Sql(_build_scan(len(words), _OF_SESSIONS), (_to_sessions(scope), *numbers))
         await Do("SET LOCAL enable_indexscan TO DEFAULT")
@@ -148,7 +148,7 @@ async def find_words(
 
 @cache
 def _build_scan(count: int, source: str) -> str:
-    """Build the query for entries with each of so many words, and for the statistics of all."""
+    """Build the query that scans for `count` words, and counts all words of the scope."""
     columns = "".join(
         f", string_agg(int8send({ENTRY_ID}), '') FILTER (WHERE ${nth}::integer = ANY (words))"
         for nth in range(2, count + 2)
@@ -173,7 +173,7 @@ async def find_unindexed(context: PostgresContext, scope: SearchScope, limit: in
 async def find_nearest(
     vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
 ) -> list[tuple[float, int]]:
-    """Compare the vectors of an embedder: by pgvector if the database has it."""
+    """Compare the vectors of an embedder, in the server if the database has pgvector."""
     extension = await Sql(_EXTENSION)
     within = _to_sessions(scope), encode_embedder(embedder)
     if extension and len(vector) <= DIMENSIONS_MAX:
@@ -187,7 +187,7 @@ async def find_nearest(
 async def read_found(context: PostgresContext, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
     salts = {name: context.compute_salt(name) for name in set(names.values())}
-    # Ids that follow one another are found together.
+    # Consecutive ids are read as one range.
     starts = IntArray(each for each in sorted(names) if each - 1 not in names)
     stops = IntArray(each + 1 for each in sorted(names) if each + 1 not in names)
     params = starts, stops, IntArray(salts[names[each]] for each in starts)

@@ -1,4 +1,4 @@
-"""Sessions: how their rows are read, locked and changed; heads and lists."""
+"""Rows of sessions: reading, locking, changing and listing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from indelible.core.operations import SessionOrder
 from indelible.core.rows import SessionRow
 from indelible.errors import FormatError
 
-# The columns that a session's checksum covers, in the order in which its function takes them.
+# The columns that a session's checksum covers, in the order of its function's parameters.
 _CHECKED_COLUMNS: Final = (
     *("number", "life", "born", "generation", "tail", "created_at", "vacuums", "staged"),
     *("namespace", "name", "forked_from", "extents", "metadata", "log_end", "deadline"),
@@ -22,7 +22,7 @@ _CHECKED_COLUMNS: Final = (
 
 
 def build_checksum(**changed: str) -> str:
-    """Build the expression of a row's checksum, with other ones for columns that change."""
+    """Build the expression of a row's checksum, with other expressions for changed columns."""
     values = [changed.get(column, column) for column in _CHECKED_COLUMNS]
     return f"indelible.session_checksum({', '.join(values)})"
 
@@ -30,7 +30,7 @@ def build_checksum(**changed: str) -> str:
 def build_session_update(**changed: str) -> str:
     """Build the statement that changes columns of the session $1, $2, and its checksum.
 
-    The caller holds the row, and has checked that it was not damaged.
+    The caller has locked the row and checked that it is not damaged.
     """
     columns = {**changed, "checksum": build_checksum(**changed)}
     if "last_activity" in changed:
@@ -43,24 +43,24 @@ _IS_INTACT = f"checksum = {build_checksum()}"
 _ROW_COLUMNS = f"""
     number, life, born, log_end, generation, deadline, staged, tail, extents, created_at,
     last_activity, metadata, forked_from, vacuums, {_IS_INTACT}"""
-# A row in any case: it carries the server's time, also where there is no session. With it come the
-# newest visible entries, if any are asked for, as an array for each column.
+# Returns one row, even without a session, since it has the server's time. It also has the newest
+# visible entries, if any are asked for, as an array for each column.
 LOAD_SESSION = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
-# The same columns of a session, without entries. The time is read behind the lock: waiting for it
-# may have taken until after the session's deadline.
+# The same columns without entries. The time is read behind the lock: the wait for it may have
+# lasted beyond the session's deadline.
 LOCK_SESSION = f"""
     SELECT indelible.now_ms($3::bigint), own.* FROM (
         SELECT {_ROW_COLUMNS}
         FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE
     ) AS own"""
-# By numbers alone: the planner may take the index by names for one with a namespace.
+# By numbers alone: with a namespace, the planner may choose the index by names.
 FIND_BY_NUMBERS = f"""
     SELECT namespace, name, indelible.now_ms($2::bigint), {_ROW_COLUMNS}
     FROM indelible.session WHERE number = ANY ($1::bigint[])"""
 COLUMNS_COUNT: Final = 16
-# The indexes of these orders begin with this expression, so that no search by name uses them.
+# The indexes of these orders begin with this expression, so that queries by name do not use them.
 _INDEXED = "pg_catalog.encode(namespace, 'hex') = pg_catalog.encode($1, 'hex')"
-# For each order: what a page begins after, and the terms. {0} is > or <.
+# For each order: the condition of a page that begins after a place, and the terms. {0} is > or <.
 _ORDERS: Final = {
     "id": ("name {0} $5 AND $4::bigint IS NOT NULL", ("name",)),
     "created": (
@@ -95,7 +95,7 @@ def build_list(order: SessionOrder) -> str:
 
 
 def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int]:
-    """Build a session, if there is one, and the time; raise a `FormatError` if it is damaged."""
+    """Build a session, if there is one, and the time; a damaged session is a `FormatError`."""
     now_ms, number, *_ = fields
     if number is None:
         return None, now_ms
@@ -106,7 +106,7 @@ def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int
 
 
 def parse_session_row(session: str, fields: Row) -> tuple[SessionRow, bool]:
-    """Parse `_ROW_COLUMNS`, and return whether they are intact; if not, some are left out."""
+    """Parse `_ROW_COLUMNS`, and return whether they are intact. If not, some are left out."""
     number, life, born, end, generation, deadline, staged, tail, extents, *rest = fields
     created_at, last_activity, metadata, forked_from, vacuums, is_intact = rest[:6]
     if not is_intact:
@@ -133,12 +133,12 @@ def parse_session_row(session: str, fields: Row) -> tuple[SessionRow, bool]:
 
 
 def to_extents(numbers: list[int]) -> view.Extents:
-    """Convert what a row has: starts and stops in turn."""
+    """Convert the stored form of extents: starts and stops in turn."""
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def to_array(extents: view.Extents) -> IntArray:
-    """Convert extents to what a row has."""
+    """Convert extents to their stored form."""
     return IntArray(number for extent in extents for number in extent)
 
 

@@ -1,7 +1,7 @@
 """The context of handlers, and the statements that they await.
 
-Handlers are coroutines that await statements and nothing else. So the blocking client runs them as
-well as the async one: it performs each statement and sends its result into the coroutine.
+Handlers are coroutines that await nothing but statements. Therefore the blocking client can run
+them, too: it executes each statement and sends the result into the coroutine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ P = ParamSpec("P")
 Row = tuple[Any, ...]
 Rows = list[Row]
 
-# How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
-# tries again until its deadline.
+# How long an attempt waits for a lock, and occupies its connection. Then it gives the connection
+# back, pauses, and tries again until its deadline.
 LOCK_WAIT_S: Final = 1.0
 
 
@@ -34,7 +34,7 @@ class PostgresContext:
     """The options of a store that its plans need."""
 
     namespace: bytes
-    # None for the server's time, which is the rule; a caller's clock is for tests.
+    # None for the server's time; a caller's clock is for tests.
     clock: Clock | None
     # Whether entries are indexed by their words.
     search: bool = True
@@ -42,7 +42,7 @@ class PostgresContext:
     cursor_key: bytes | None = None
 
     def now_ms(self) -> int | None:
-        """Return the caller's time, if it has one of its own."""
+        """Return the time of the caller's clock, if there is one."""
         return None if self.clock is None else read_clock_ms(self.clock)
 
     def get_primary_key(self, session: str) -> tuple[bytes, bytes]:
@@ -50,16 +50,16 @@ class PostgresContext:
         return self.namespace, session.encode()
 
     def compute_salt(self, session: str) -> int:
-        """Compute what binds the checksums of entries to their session."""
+        """Compute the salt that binds checksums of entries to their session."""
         return compute_session_salt(self.namespace.decode(), session)
 
 
 def to_milliseconds(seconds: float | None) -> int | None:
-    """Convert a time to live to what statements take."""
+    """Convert a time to live to milliseconds."""
     return None if seconds is None else math.ceil(seconds * 1000)
 
 
-# Operations that this backend performs in its own way; the shared handlers do the others.
+# Operations with handlers of their own; the shared handlers perform the others.
 HANDLERS: Final[Handlers[PostgresContext]] = Handlers()
 
 
@@ -84,18 +84,18 @@ def to_plan(
 
 @dataclass(slots=True)
 class Sql(Statement[Rows]):
-    """One statement that returns rows; outside of a transaction, it only reads."""
+    """One statement that returns rows. Outside of a transaction, it only reads."""
 
     text: str
     params: tuple[Any, ...] = ()
-    # Whether it qualifies all that it names. Outside of a transaction, others are sent in one that
-    # fixes the search_path.
+    # Whether all its names are qualified. If not, it is sent in a transaction that sets the
+    # search_path, unless there is one already.
     is_qualified: bool = False
 
 
 @dataclass(slots=True)
 class Call(Statement[Row]):
-    """A call of a function that writes, with its row; outside of a transaction, it commits.
+    """A call of a function that writes and returns one row. It is a transaction of its own.
 
     The connection adds the function's first argument: how long it may wait for a lock.
     """
@@ -107,7 +107,7 @@ class Call(Statement[Row]):
 
 @dataclass(slots=True)
 class Do(Statement[None]):
-    """One statement without a result. It is sent together with the next that has one."""
+    """One statement without a result. It is sent together with the next one that has a result."""
 
     text: str
     params: tuple[Any, ...] = ()
@@ -115,7 +115,7 @@ class Do(Statement[None]):
 
 @dataclass(slots=True)
 class RunScript(Statement[None]):
-    """Several statements as they stand in a file."""
+    """Several statements in one text, such as a migration."""
 
     text: str
 
@@ -124,36 +124,37 @@ class RunScript(Statement[None]):
 class Begin(Statement[None]):
     """Begin a transaction. It is sent together with the next statement."""
 
-    # One that only reads sees one state; one that writes sees all that others have committed.
+    # If it only reads, all its statements see the same state. If it writes, each statement sees
+    # what was committed before it.
     writes: bool
 
 
 class Commit(Statement[None]):
-    """Commit it."""
+    """Commit the transaction."""
 
     __slots__ = ()
 
 
-# `unnest` of several arrays is part of the syntax, and means that of pg_catalog.
+# `unnest` of several arrays is syntax, and always means the function of pg_catalog.
 IN_MANY: Final = """
     FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
     JOIN indelible.entry ON session OPERATOR(pg_catalog.=) $1
         AND position OPERATOR(pg_catalog.>=) start AND position OPERATOR(pg_catalog.<) stop"""
-# The checksum that the content of an entry must have, if its row is where it was written.
+# The checksum that the content of an entry must have if its row is where it was written.
 CONTENT: Final = """indelible.content_at(
     checksum, position, written_at, deadline, generation, batch, {salt}::bigint)"""
-# Independent of the defaults of server and role: each statement sees all that was committed before
-# it. So a query behind the lock of a session's row sees what the last holder of the lock committed.
+# Explicit, since server and role may have other defaults. Each statement sees all that was
+# committed before it, so a query behind the lock of a session sees what the last holder committed.
 BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-# One state for all statements.
+# All statements see the same state.
 BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# Otherwise an operator that another role made in `public`, and that takes exactly the types at
-# hand, is preferred to PostgreSQL's own, and runs as this role. Set by each transaction: a pooler
-# may give each one another server process. Statements outside of one qualify all that they name.
+# Otherwise an operator that another role created in `public`, for exactly the types of a call, is
+# preferred to PostgreSQL's own, and runs as this role. Each transaction sets it, because a pooler
+# may give each one another server process. Statements outside of transactions qualify all names.
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 FIX_SEARCH_PATH: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
-# Local to the transaction, so that a pooler may give the connection to other clients afterwards. A
-# client that stops in the middle of one does not hold a session's row beyond its own deadline.
+# Local to the transaction, since a pooler may give the connection to other clients afterwards. A
+# client that stops during a transaction does not hold a session's lock beyond its own deadline.
 BOUNDS: Final = f"""
     SELECT pg_catalog.set_config('search_path', '{SEARCH_PATH}', true),
         pg_catalog.set_config('lock_timeout', $1, true),
@@ -162,16 +163,16 @@ BOUNDS: Final = f"""
 
 
 async def send_nothing() -> None:
-    """Do nothing: running it needs a connection all the same."""
+    """Send nothing. Running this handler opens a connection all the same."""
 
 
 def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
-    """Format the time to wait for a lock: the server must give up before its caller does."""
+    """Format how long to wait for a lock: the server must give up before its caller does."""
     return format_milliseconds(min(left_s / 2, wait_s_max))
 
 
 def format_milliseconds(seconds: float) -> str:
-    """Format a bound in milliseconds; 0 would mean none."""
+    """Format a time limit in milliseconds. It is never 0, which would mean no limit."""
     return str(max(1, int(seconds * 1000)))
 
 

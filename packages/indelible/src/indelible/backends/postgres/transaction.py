@@ -1,6 +1,6 @@
-"""A transaction on the tables: the statements behind each primitive of the shared handlers.
+"""A transaction on the tables: the statements of the primitives that the shared handlers use.
 
-A primitive without a result only adds a statement, which is sent with the next that has one.
+The statement of a primitive without a result is sent together with the next that has a result.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ ORPHANS: Final = {
     " (SELECT FROM indelible.session WHERE number = part.session)"
     for table in PARTS
 }
-# The checksum that a row of each table must have.
+# The expression of the checksum of a row of each table.
 CHECKSUMS: Final = {
     "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
     " extents)",
@@ -94,7 +94,7 @@ CHECKSUMS: Final = {
     " checksums)",
 }
 
-# If the number of a session was damaged, it is that of another, or its own parts have no session.
+# If the number of a session is damaged, another session may have it, or rows belong to no session.
 _MAY_BE_OTHERS: Final = f"""
     SELECT EXISTS (SELECT FROM indelible.session
             WHERE number = $3 AND (namespace, name) <> ($1::bytea, $2::bytea))
@@ -124,7 +124,7 @@ _EXTEND_LOG: Final = build_session_update(
     last_activity="greatest(last_activity, $5)",
 )
 
-# Rows as one array for each column: one statement for any number of them.
+# One array for each column, so that one statement inserts any number of rows.
 _INSERT_ENTRIES: Final = """
     INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
         key, kind, keep, opens, answers, payload, embedder, vector, item, words, checksum)
@@ -135,7 +135,7 @@ _INSERT_ENTRIES: Final = """
         $15::text[], $16::bytea[], $17::text[], $18::bigint[])
         AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
             payload, embedder, vector, item, words, checksum)"""
-# An earlier attempt wrote the same rows; an erased entry gets another payload.
+# For staged rows that an earlier attempt has written, and for erased entries.
 _REPLACE_ENTRIES: Final = f"""{_INSERT_ENTRIES}
     ON CONFLICT (session, position) DO UPDATE SET payload = excluded.payload,
         embedder = excluded.embedder, vector = excluded.vector, item = excluded.item,
@@ -190,7 +190,7 @@ _LINES: Final = f"""
     SELECT operation, change, changed_at, generation, log_end, tail_before, tail_after,
         extents_before, extents_after, undone_by, checksum = {CHECKSUMS["journal"]}
     FROM indelible.journal WHERE session = $1 AND life = $2"""
-# A line that changed nothing is there for the sake of its key alone.
+# A line that changed nothing is kept for its key.
 _CHANGED: Final = " AND NOT (tail_before = tail_after AND extents_before = extents_after)"
 _INSERT_LINE: Final = """
     INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
@@ -227,7 +227,7 @@ def find_handler(
 
 
 async def perform_in_transaction(context: PostgresContext, op: Operation[R]) -> R:
-    """Perform an operation by its shared handler; if it fails, the client rolls back."""
+    """Perform an operation by its shared handler. If it fails, the client rolls back."""
     writes = is_write(op)
     handler = (WRITES if writes else READS).find(op)
     await Begin(writes)
@@ -237,11 +237,11 @@ async def perform_in_transaction(context: PostgresContext, op: Operation[R]) -> 
 
 
 class PostgresTransaction(Transaction):
-    """Runs the primitives inside of a transaction. One that writes locks each session it finds."""
+    """The primitives inside of a transaction. One that writes locks each session that it finds."""
 
     __slots__ = ("_context", "_now_ms", "_writes")
 
-    # A deleted row is not overwritten at once; no client can reach the server's logs and copies.
+    # Deleted rows are overwritten later, and a client cannot reach the server's logs and copies.
     kept = (
         "the server's tables, until its own vacuum has passed and the space is used again",
         "its index of words and the pending list of that, until its own vacuum has passed",
@@ -283,7 +283,7 @@ class PostgresTransaction(Transaction):
     async def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> list[tuple[SessionRow, bool, int]]:
-        # No name has more bytes. One that is damaged is in the list, to be noticed.
+        # No name is longer than that. A damaged session is listed, so that it is noticed.
         names = prefix.encode(), prefix.encode() + b"\xff" * SESSION_ID_BYTES_MAX
         place = after.value, after.name.encode(), limit, self._context.now_ms()
         found = await Sql(build_list(order), (self._context.namespace, *names, *place))
@@ -298,7 +298,8 @@ class PostgresTransaction(Transaction):
             " ORDER BY name",
             self._context.get_primary_key(name),
         )
-        return tuple(fork.decode() for (fork,) in rows)
+        # A fork with a damaged name must not keep this session from being erased.
+        return tuple(fork.decode("utf-8", "backslashreplace") for (fork,) in rows)
 
     async def create_session(self, name: str) -> int:
         rows = await Sql(_CREATE_SESSION, self._context.get_primary_key(name))
@@ -341,7 +342,7 @@ class PostgresTransaction(Transaction):
         )
 
     async def sync(self, row: SessionRow) -> None:
-        """Do nothing: to lock a session's row is a write, whose commit waits for earlier ones."""
+        """Do nothing: locking a row is a write, so the commit syncs all earlier writes."""
 
     # Entries
 
@@ -435,7 +436,7 @@ class PostgresTransaction(Transaction):
             FIND_BY_NUMBERS, (IntArray(numbers), self._context.now_ms())
         ):
             if namespace == self._context.namespace:
-                row, self._now_ms = build_session_row(name.decode(), tuple(fields))
+                row, self._now_ms = build_session_row(decode_name(name), tuple(fields))
                 assert row is not None
                 rows.append(row)
         return rows
@@ -462,7 +463,7 @@ class PostgresTransaction(Transaction):
         return KeyUse(key, first, count, generation)
 
     async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
-        # `keep_keys` goes by positions: the keys themselves stay in the server.
+        # `keep_keys` uses only the positions, so the keys are not sent.
         return [KeyUse("", *use) for use in await Sql(_READ_KEYS, (row.number, row.life, limit))]
 
     async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
@@ -549,7 +550,7 @@ class PostgresTransaction(Transaction):
 
     async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         shown, end = record.view, record.end
-        # The tail becomes the last extent.
+        # Closed at the end of the log: the tail becomes the last extent.
         tail = () if shown.tail == end else ((shown.tail, end),)
         await Do(
             _INSERT_SNAPSHOT,
@@ -594,7 +595,7 @@ class PostgresTransaction(Transaction):
     # Audit
 
     async def insert_audit_line(self, session: str, line: StoredLine) -> None:
-        # Where there is no session yet, no lock keeps others from writing the same line.
+        # While there is no session yet, no lock keeps others from writing the same line.
         rows = await Sql(
             "INSERT INTO indelible.audit VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
             " RETURNING number",
@@ -648,9 +649,9 @@ def _build_record(row: SessionRow, fields: Row) -> SnapshotRecord:
 
 
 def open_view(closed: list[int], end: int) -> view.View:
-    """Build the view that a snapshot was taken of; its last extent may be the tail."""
+    """Build the view of a snapshot from its closed extents, of which the last may be the tail."""
     *extents, last = to_extents(closed) or ((end, end),)
-    # Not put into normal form: what reaches outside of the log must be found.
+    # Not normalized, so that extents outside of the log are still found.
     return (
         view.View(tuple(extents), last[0]) if last[1] == end else view.View((*extents, last), end)
     )

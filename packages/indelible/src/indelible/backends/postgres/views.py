@@ -19,11 +19,11 @@ from indelible.core.operations import (
     ViewChangeResult,
 )
 
-# The guarded writes: see the migration that creates the functions.
+# See the migration that creates the functions.
 _SAVE_SNAPSHOT: Final = "SELECT * FROM indelible.save_snapshot($1, $2, $3, $4, $5, $6, $7)"
 _ROLL_BACK: Final = "SELECT * FROM indelible.roll_back($1, $2, $3, $4, $5, $6, $7, $8)"
-# So many extents are below both limits of a snapshot, however long the log is: the start and the
-# length of one take at most five bytes each.
+# This many extents are within both limits of a snapshot, however long the log is: start and length
+# of an extent take at most five bytes each.
 _EXTENTS_SURE: Final = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 
 
@@ -59,7 +59,7 @@ async def rollback(context: PostgresContext, op: Rollback) -> ViewChangeResult:
 @HANDLERS.handles(SaveSnapshot)
 async def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under a new id."""
-    # Its function compares no version. That is asked for seldom, so it may take round trips.
+    # The function does not compare versions: `expected` is rare, and may take more round trips.
     if op.expected is None:
         row = await _call_guarded(
             _SAVE_SNAPSHOT,
@@ -80,6 +80,6 @@ async def _call_guarded(function: str, *params: object) -> Row | None:
     try:
         row = await Call(function, params)
     except KeyUsedError:
-        # An earlier attempt, which still waited in the server, was committed in between.
+        # An earlier attempt, which was still waiting in the server, was committed in between.
         return None
     return None if row[0] is None else row

@@ -1,4 +1,4 @@
-"""Appends: one guarded write, which takes one to n of them."""
+"""Appends: the guarded write of one append. `requests.py` puts several into one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from indelible.errors import ConflictError
 
 @HANDLERS.handles(Append)
 def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
-    """Send the guarded write; if its guard does not hold, rules decide by what it answers."""
+    """Send the guarded write. If its guard does not hold, the rules decide by its answer."""
     call = build_append_call(context, op)
     for _ in range(VIEW_ATTEMPTS_MAX):
         answer: Any = yield call
@@ -41,7 +41,7 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
         if op.expected_item is not None:
             rules.refuse_if_item_moved(op.session, op.expected_item, newest)
         rules.refuse_if_full(op.session, head.end, len(op.drafts))
-        # Another append of the same call has this key, and is written by now.
+        # No rule refuses it: another append of the same script call had this key. Find it now.
     raise ConflictError(
         f"others kept changing session {op.session!r}; nothing was written. Try again.",
         session=op.session,
@@ -54,12 +54,13 @@ def build_append_call(context: RedisContext, op: Append) -> ScriptCall:
     salt = context.keys(op.session).salt
     batch, key = len(op.drafts), op.key
     item, place = op.expected_item or ("", None)
+    uses_index = bool(op.expected_item) or any(draft.kind in ITEM_KINDS for draft in op.drafts)
     arguments: list[Argument] = [
         encode_ttl_ms(op.ttl_s),
         op.expected or "",
         key,
         b"" if op.fresh else context.lookup,
-        _encode_indexed(op),
+        int(uses_index),
         item,
         "" if place is None else place,
         batch,
@@ -77,17 +78,10 @@ def build_append_call(context: RedisContext, op: Append) -> ScriptCall:
     return call
 
 
-def _encode_indexed(op: Append) -> bytes:
-    """Return whether an append reads or writes the index of items."""
-    for draft in op.drafts:
-        if draft.kind in ITEM_KINDS:
-            return b"1"
-    return b"0" if op.expected_item is None else b"1"
-
-
 def _replay(op: Append, head: Head, used: bytes) -> AppendResult:
     """Return the result of the first append with this key."""
-    first_text, count_text, generation, sums = used.split(b" ")
+    # The checksum of a damaged entry may contain anything.
+    first_text, count_text, generation, sums = used.split(b" ", 3)
     first, count = int(first_text), int(count_text)
     rules.refuse_different_content(op, first, split_checksums(sums))
     return AppendResult(

@@ -1,4 +1,4 @@
-"""Audits: a change and its line are one script, guarded by the line that it follows."""
+"""Audits: one script writes a change and its line, if the line before is still the newest."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from indelible.errors import BusyError, MemoryStoreError
 
 R = TypeVar("R")
 
-# What `build_read` reads of an audit: how many lines there are, and the newest.
+# The number of lines, and the newest line.
 _COUNT: Final[Command] = ("LLEN", AUDIT)
 _READ_NEWEST: Final = (_COUNT, ("LRANGE", AUDIT, -1, -1))
 
 
 @HANDLERS.handles(Audited)
 def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
-    """Perform a change with the line that follows the newest one; again if another came first."""
+    """Perform a change and add its line; start again if another line was added meanwhile."""
     deadline = context.start_deadline()
     lost: BaseException | None = None
     change: Operation[Any] | None = op.change
@@ -79,17 +79,18 @@ def _perform_once(
     described, count, found = yield build_read(bounded, op.session, *_READ_NEWEST, checks="none")
     newest = next(iter(_parse_lines(count - 1, found)), None)
     now_ms, state = described[0], parse_state(described)
-    # A damaged view does not matter; the version of a damaged session that is erased is unknown.
+    # The view may be damaged. If a session is erased, it may be damaged as a whole, and its version
+    # is not known.
     erases = isinstance(change, Erase)
     version = "" if erases else rules.compute_version(state, rules.compute_status(state, now_ms))
     line = audit.build_line(op, newest, now_ms, version)
     stamp = (version, count, f"{line.hash} {line.text}")
-    # These look at many keys, so that each of their requests has a deadline of its own.
+    # These scan many keys, so each of their requests has a deadline of its own.
     is_long = isinstance(change, (Erase, EraseItem))
     audited = context.copy_with(stamp, None if is_long else deadline)
     if change is not None:
         return (yield from HANDLERS.plan(audited, change))
-    # Sent again, it would be a second line.
+    # Sent again, it would add a second line.
     yield audited.change("note", op.session, repeatable=False)
     return None
 

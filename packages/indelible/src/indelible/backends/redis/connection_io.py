@@ -1,4 +1,4 @@
-"""What differs between blocking and async connections of redis-py, and who may use them."""
+"""The differences between blocking and async connections of redis-py, and their owners."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from indelible.backends.redis.options import (
     build_cluster_client,
 )
 
-# Who owns connections: they cannot be used in another event loop, and both sides of a fork would
-# read each other's replies.
+# The owner of connections. They cannot be used in another event loop, or on both sides of a fork,
+# where each would read replies of the other.
 get_owner = os.getpid
 get_owner_async = asyncio.get_running_loop
 
-# What `can_read` raises of a connection that has ended; the last two if another thread closed it.
+# What `can_read` raises if the connection was closed; the last two if another thread closed it.
 _ENDED: Final = (RedisError, OSError, TypeError, ValueError)
 
 
 def is_past(process: int) -> bool:
-    """Whether an owner uses its connections no more here: a forked child leaves them alone."""
+    """Return whether connections belong to another process, the parent of a forked child."""
     return process != os.getpid()
 
 
 def is_past_async(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether an owner uses its connections no more."""
+    """Return whether connections belong to a loop that was closed."""
     return loop.is_closed()
 
 
 def open_cluster(options: RedisOptions, client: Any) -> Any:
-    """Return the client of a cluster, made now if there is none. It has read the map of slots."""
+    """Return the client of a cluster, or create it, after it has read the map of slots."""
     return build_cluster_client(options, awaited=False) if client is None else client
 
 
 async def open_cluster_async(options: RedisOptions, client: Any) -> Any:
-    """Return the client of a cluster, made now if there is none. It has read the map of slots."""
+    """Return the client of a cluster, or create it, after it has read the map of slots."""
     client = build_cluster_client(options, awaited=True) if client is None else client
     await client.initialize()
     return client
@@ -56,7 +56,7 @@ def get_pool_async(_client: Any, node: Any) -> Any:
 
 
 class _NodePool:
-    """The connections of one server of a cluster, in the way that other pools give them."""
+    """The connections of one server of a cluster, with the interface of a pool."""
 
     def __init__(self, node: Any) -> None:
         self._node = node
@@ -80,18 +80,18 @@ class _NodePool:
 
 
 def open_connection(pool: Any, left_s: float) -> Any:
-    """Open a connection as those of a pool, in the time that is left."""
+    """Open a connection with the settings of a pool, in the time that is left."""
     connection = pool.connection_class(**pool.connection_kwargs)
     left_s = max(left_s, TIMEOUT_S_MIN)
     connection.socket_connect_timeout = min(connection.socket_connect_timeout or left_s, left_s)
-    # For the replies to AUTH and SELECT; every batch sets its own.
+    # For the replies to AUTH and SELECT; every batch sets its own timeout.
     connection.socket_timeout = min(connection.socket_timeout or left_s, left_s)
     connection.connect()
     return connection
 
 
 async def open_connection_async(pool: Any, _left_s: float) -> Any:
-    """Open a connection as those of a pool."""
+    """Open a connection with the settings of a pool."""
     connection = pool.connection_class(**pool.connection_kwargs)
     try:
         await connection.connect()
@@ -118,12 +118,12 @@ async def has_ended_async(connection: Any) -> bool:
 
 
 def set_timeout(connection: Any, left_s: float | None) -> None:
-    """Have the socket wait for as long as there is time left; None for its own timeout."""
+    """Set the timeout of the socket to the time that is left; None for its configured timeout."""
     connection.update_current_socket_timeout(-1 if left_s is None else max(left_s, TIMEOUT_S_MIN))
 
 
 def set_timeout_async(_connection: Any, _left_s: float | None) -> None:
-    """Do nothing: what is awaited has a limit."""
+    """Do nothing: the caller limits the time of what it awaits."""
 
 
 def disconnect(connection: Any) -> None:
@@ -132,5 +132,5 @@ def disconnect(connection: Any) -> None:
 
 
 async def disconnect_async(connection: Any) -> None:
-    """Close a connection, without waiting for the other side."""
+    """Close a connection without waiting for the other side."""
     await connection.disconnect(nowait=True)

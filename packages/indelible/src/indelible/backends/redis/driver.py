@@ -1,8 +1,8 @@
 # Generated from driver_async.py by scripts/generate_sync.py: edit that file instead.
-"""The backend: performs plans, with all retries of their requests; blocking.
+"""The backend: performs plans and retries their requests; blocking.
 
-redis-py knows the servers, keeps the connections and parses replies. Requests that wait for the
-same server share a round trip.
+redis-py finds the servers, opens connections and parses replies. Requests that wait for the same
+server share a round trip.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from indelible.backends.redis.connection_io import (
     set_timeout,
 )
 from indelible.backends.redis.errors import (
+    LostError,
     build_no_cluster_error,
     build_unreachable_error,
     find_reason,
     is_ask,
-    is_final,
 )
 from indelible.backends.redis.options import (
     CLUSTER_SLOTS,
@@ -66,15 +66,12 @@ from indelible.backends.redis.requests import (
     HANDLERS,
     CommandRequest,
     CountServers,
-    LostError,
     RedisContext,
     Request,
     ScriptCall,
     SendCommands,
     Wait,
-    choose_error,
     find_problem,
-    note_lost,
 )
 from indelible.backends.redis.risks import read_claims
 from indelible.backends.redis.schema import prepare
@@ -88,7 +85,7 @@ from indelible.model import Claims
 
 R = TypeVar("R")
 
-# How often a store that is being closed looks whether its calls have ended.
+# How often `close` checks whether the calls of a store have ended.
 CLOSE_CHECK_S: Final = 0.001
 
 
@@ -98,32 +95,29 @@ class RedisBackend:
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
         self._context = RedisContext(options)
-        # By their owner: an event loop, or a process if the calls are blocking.
+        # By owner: an event loop, or a process if the calls are blocking.
         self._servers: dict[Any, Servers] = {}
         self._closed = False
 
-    def __repr__(self) -> str:
-        return f"RedisBackend({self._options.shown!r})"
-
     def prepare(self) -> None:
-        """Reach the servers, and refuse those that give less than was demanded."""
+        """Connect, and refuse servers that cannot promise the demanded durability."""
         self._reach()
         self._run(prepare(self._context))
 
     def perform(self, op: Operation[R]) -> R:
-        """Perform one operation: one call of a script, or several inside one state."""
+        """Perform one operation, with its retries."""
         return self._run(HANDLERS.plan(self._context, op))
 
     def claims(self) -> Claims:
-        """Return what is promised on the servers as they are configured right now."""
+        """Return what is promised on the servers as they are configured now."""
         return self._run(read_claims(self._context))
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
-        """Whether a file is part of the store itself."""
+        """Return whether a file is part of the store: none is."""
         return False
 
     def close(self) -> None:
-        """Release the connections; a client that was handed in stays open."""
+        """Close the connections; a client of the application stays open."""
         self._closed = True
         servers = self._servers.pop(get_owner(), None)
         if servers is not None:
@@ -138,16 +132,16 @@ class RedisBackend:
                 if is_past(each):
                     self._servers.pop(each, None)
             kind = Cluster if self._context.is_cluster else Servers
-            # Another thread may be as far; nothing is connected yet.
+            # Another thread may do the same; nothing is connected yet.
             servers = self._servers.setdefault(owner, kind(self._options, self._context))
             self._refuse_if_closed()
         return servers
 
     def _reach(self) -> None:
-        """Make the first contact. What refuses to talk is tried for a short time only.
+        """Connect for the first time; give up soon if nothing there answers as a server.
 
-        A cluster is reached if one of its servers says where the keys are. A server that reads its
-        file is reached, too.
+        A cluster answers if one of its servers returns the map of slots. A server that is still
+        loading its file answers, too.
         """
         context = self._context
         tried = Deadline(min(context.timeout_s, FIRST_CONTACT_S))
@@ -161,7 +155,7 @@ class RedisBackend:
                 return
             problem = build_unreachable_error(error, shown=context.shown)
             if isinstance(error, BusyLoadingError) or isinstance(problem, BusyError):
-                # There is a server; every connection of the client may be in use.
+                # There is a server, which is loading, or every connection of the client is in use.
                 return
             if not isinstance(problem, UnavailableError):
                 raise problem
@@ -179,53 +173,48 @@ class RedisBackend:
             raise ClosedError("the store is closed")
 
     def _execute(self, op: Any) -> Any:
-        """Perform an operation of a plan until its outcome is known, or the time is up."""
+        """Perform an operation of a plan, with attempts until it succeeds or at its deadline."""
         if isinstance(op, Wait):
             time.sleep(op.seconds)
             return None
         while True:
             try:
                 replies = self._attempt(op)
-            except LostError as lost:
-                problem = note_lost(self._context, op, lost)
-            except ClosedError as closed:
-                error = choose_error(self._context, op, closed)
-                raise error from (None if error is closed else closed)
-            else:
-                found = find_problem(self._context, op, replies)
-                if found is None:
-                    return replies if isinstance(op, SendCommands) else replies[-1]
-                if isinstance(op, ScriptCall) and op.by_text:
-                    # Right away, to where the digest went.
-                    continue
-                problem = found
+            except (LostError, ClosedError) as error:
+                replies = [error]
+            problem = find_problem(self._context, op, replies)
+            if problem is None:
+                return replies if isinstance(op, SendCommands) else replies[-1]
+            if isinstance(op, ScriptCall) and op.by_text:
+                # The server does not know the script; send its text without a pause.
+                continue
             wait_s = op.deadline.next_wait_s()
-            if wait_s is None or is_final(problem.__cause__):
+            if wait_s is None:
                 raise problem
             time.sleep(wait_s)
 
     def _attempt(self, request: Request) -> list[Any]:
-        """Send a request once; returns the reply to each of its commands, errors among them."""
+        """Send a request once; return the replies to its commands, which may be errors."""
         servers = self.find_servers()
         try:
             if isinstance(request, CountServers):
                 return [servers.count()]
             channel = servers.find_channel(request)
         except RedisClusterException as error:
-            # What kept the client from reading the map of slots.
+            # The reason why the client could not read the map of slots.
             cause = error.__cause__
             if isinstance(cause, RedisClusterException):
                 raise build_no_cluster_error(cause, shown=self._context.shown) from error
             raise LostError(cause or error) from error
         except (RedisError, OSError) as error:
             raise LostError(error) from error
-        # A store that is closed from here on knows the channel, and closes it.
+        # If the store is closed after this check, it also closes the channel.
         self._refuse_if_closed()
         return channel.send(request)
 
 
 class Servers:
-    """A server that has every key, with connections that only their owner uses."""
+    """A single server, and the channels to it that belong to one owner."""
 
     def __init__(self, options: RedisOptions, context: RedisContext) -> None:
         self._options = options
@@ -233,7 +222,7 @@ class Servers:
         self._client: Any = None if context.owned else options.target
         if context.owned and not context.is_cluster:
             self._client = build_client(options, awaited=False)
-        # By the name of the server, and whether they write.
+        # By the name of the server, and whether the channel writes.
         self.channels: dict[tuple[str, bool], Channel] = {}
 
     def count(self) -> int:
@@ -252,7 +241,7 @@ class Servers:
         return channel
 
     def close(self) -> None:
-        """Wait for what was sent; close the connections, if they are ours."""
+        """Wait for requests in flight, and close the connections that are ours."""
         for channel in list(self.channels.values()):
             channel.close()
         if self._context.owned and self._client is not None:
@@ -260,12 +249,12 @@ class Servers:
 
 
 class Cluster(Servers):
-    """The servers of a cluster, by the client's own map of slots."""
+    """The servers of a cluster, found by the client's map of slots."""
 
     def __init__(self, options: RedisOptions, context: RedisContext) -> None:
         super().__init__(options, context)
-        # The map is read once at a time; the client's own lock does not cover a refresh. Taken by
-        # `with` alone, which cannot be interrupted halfway.
+        # One call reads the map at a time; the client's own lock does not cover that. Only used by
+        # `with`, which Ctrl-C cannot interrupt halfway.
         self._lock = threading.Lock()
 
     def count(self) -> int:
@@ -278,7 +267,7 @@ class Cluster(Servers):
         failed = request.failed
         node = None
         if is_ask(failed):
-            # The slot is on the move; the map stays as it is.
+            # The slot is being moved; the map does not change yet.
             node = client.get_node(failed.host, failed.port)
         elif failed is not None:
             self._learn(client, failed)
@@ -307,25 +296,24 @@ class Cluster(Servers):
                 manager.initialize()
 
     def _list_primaries(self, client: Any) -> list[Any]:
-        """List them by their first slots: after a failover, the new one takes the old place."""
+        """List them by their first slots, so that a new primary has the number of the old one."""
         slots = client.nodes_manager.slots_cache
         served = (slots[slot][0] for slot in range(CLUSTER_SLOTS) if slots.get(slot))
         return list(dict.fromkeys(served))
 
 
 class Channel:
-    """Requests to one server: one batch at a time of those that write, some of those that read.
+    """Sends requests to one server: one batch of writes, or several batches of reads, at a time.
 
-    So many connections are used at once, and no more. Our own are kept here: to take one from a
-    pool of redis-py and to give it back takes a fifth of an append. Those of the application are
-    its pool's.
+    Each batch in flight uses one connection. Our own are kept here: a pool of redis-py would add a
+    fifth to the time of an append. Those of the application are taken from its pool.
     """
 
     def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
         self._pool = pool
         self._context = context
-        # Connections of our own: all that are open, and those between two batches. Ctrl-C may keep
-        # one from coming back, which is closed with the others.
+        # Connections of our own: all that are open, and those that no batch uses. One that Ctrl-C
+        # kept from being given back is closed with the store.
         self._opened: list[Any] = []
         self._idle: list[Any] = []
         self._closed = False
@@ -346,8 +334,8 @@ class Channel:
         """
         call = object()
         try:
-            # Before the batcher looks whether it is closed: `close` waits for this call, or the
-            # call is refused.
+            # Before the batcher checks whether it is closed: either `close` waits for this call, or
+            # the call is refused.
             self._calls.add(call)
             return self.batcher.run(request, request.deadline, cancellable=not request.write)
         except BusyError as error:
@@ -377,7 +365,7 @@ class Channel:
                     except ResponseError as error:
                         batch.replies.append(error)
             batch.settle()
-            # From a pool of Sentinel, the next connection leads to the new primary.
+            # A new connection from a pool of Sentinel leads to the new primary.
             reusable = not batch.met_replica
         except (RedisError, OSError) as error:
             batch.lose(error, sent=sent)
@@ -410,7 +398,7 @@ class Channel:
         return connection
 
     def _give_back(self, connection: Any, *, reusable: bool) -> None:
-        """Keep a connection for the next batch, or close it if replies may still come."""
+        """Keep a connection for the next batch; close it if replies may still arrive."""
         if self._closed and self._context.owned:
             reusable = False
         if not reusable:
@@ -434,7 +422,7 @@ class Channel:
                 break
             time.sleep(CLOSE_CHECK_S)
         self._closed = True
-        # redis-py would open one of them again.
+        # Otherwise one of them would be used, and redis-py would connect it again.
         self._idle.clear()
         for connection in list(self._opened):
             with suppress(RedisError, OSError):

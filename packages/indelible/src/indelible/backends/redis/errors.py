@@ -1,15 +1,16 @@
-"""The only place where redis-py's errors become ours: by class and code, never by message text."""
+"""Translates redis-py's errors: by class and code, never by message text."""
 
 from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from redis import exceptions as theirs
 
 from indelible.errors import (
     BusyError,
+    ClosedError,
     FormatError,
     MemoryStoreBackendError,
     MemoryStoreError,
@@ -20,17 +21,39 @@ from indelible.errors import (
 
 
 class Next(Enum):
-    """The reaction to a server's refusal."""
+    """What to do about an attempt that failed."""
 
     RAISE = auto()
-    # It will pass: ask again a little later.
+    # It will pass: try again a little later.
     WAIT = auto()
     # Another server has the keys, for good or for this request.
     MOVE = auto()
+    # The server does not know the script: send its text.
+    SEND_TEXT = auto()
+
+
+class LostError(Exception):
+    """The connection failed before every reply had come; `sent` if anything may have arrived."""
+
+    def __init__(self, error: BaseException, *, sent: bool = False) -> None:
+        super().__init__(error)
+        self.error = error
+        self.sent = sent
 
 
 class UnconfirmedError(Exception):
     """Too few replicas confirmed a write in time."""
+
+
+class Failure(NamedTuple):
+    """What is known of an attempt that failed."""
+
+    # The error to end with, unless an earlier attempt may have landed.
+    problem: MemoryStoreError
+    cause: BaseException
+    then: Next
+    # Whether it may have been performed all the same.
+    landed: bool = False
 
 
 _BY_CLASS: dict[type[Exception], Next] = {
@@ -40,23 +63,43 @@ _BY_CLASS: dict[type[Exception], Next] = {
     theirs.ClusterDownError: Next.WAIT,
     theirs.MasterDownError: Next.WAIT,
     theirs.BusyLoadingError: Next.WAIT,
-    # A primary that became a replica: its clients learn of the new one within the deadline.
+    # A primary that became a replica. The new primary is found within the deadline.
     theirs.ReadOnlyError: Next.WAIT,
+    # It was restarted, or told to forget its scripts.
+    theirs.NoScriptError: Next.SEND_TEXT,
 }
-# The first word of an error is its code. These have no class, or lose it inside of a script.
+# The first word of an error is its code. These have no class, or lose it inside a script.
 _BY_CODE = dict.fromkeys(("BUSY", "UNBLOCKED", "NOREPLICAS", "READONLY", "MASTERDOWN"), Next.WAIT)
 # Redis 6.2 puts the place in the script before the code.
 _CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
+# Trying again cannot help.
+_DENIED = (theirs.AuthenticationError, theirs.NoPermissionError)
 
 
 def parse_code(error: Exception) -> str:
-    """Return the code that a server put before its text."""
+    """Return the code at the beginning of an error's text."""
     found = _CODE.match(str(error))
     return found[1] if found else ""
 
 
+def classify_failure(error: Exception, *, shown: str, session: str | None) -> Failure:
+    """Say what follows from the error of an attempt."""
+    if isinstance(error, LostError):
+        cause = error.error
+        then = Next.RAISE if isinstance(cause, _DENIED) else Next.WAIT
+        # redis-py takes it for a broken connection when a server says that it is loading its file.
+        landed = error.sent and not isinstance(cause, theirs.BusyLoadingError)
+        return Failure(build_unreachable_error(cause, shown=shown), cause, then, landed)
+    if isinstance(error, UnconfirmedError):
+        return Failure(build_unknown_error(error, shown=shown), error, Next.WAIT, landed=True)
+    if isinstance(error, ClosedError):
+        return Failure(error, error, Next.RAISE)
+    refused = build_refused_error(error, shown=shown, session=session)
+    return Failure(refused, error, choose_next(error))
+
+
 def choose_next(error: Exception) -> Next:
-    """Choose what to do about a refusal; none of them has written anything."""
+    """Choose what to do about a refusal. Nothing was written."""
     for kind, then in _BY_CLASS.items():
         if isinstance(error, kind):
             return then
@@ -64,21 +107,21 @@ def choose_next(error: Exception) -> Next:
 
 
 def is_ask(error: BaseException | None) -> TypeGuard[theirs.AskError]:
-    """Whether a server sent one request to another while a slot moves between them.
+    """Return whether a server redirects one request, because the slot is being moved.
 
-    The class of MOVED, which is for good, descends from the class of ASK.
+    MOVED, which redirects all requests, has a subclass of this error.
     """
     return isinstance(error, theirs.AskError) and not isinstance(error, theirs.MovedError)
 
 
-# The code that scripts refuse a damaged session with.
+# The code with which scripts refuse a damaged session.
 DAMAGED = "DAMAGED"
-# The code that audited scripts refuse a line with that does not follow the newest one.
+# The code with which audited scripts refuse a line that does not follow the newest one.
 AUDIT_MOVED = "AUDIT"
 
 
 def build_damaged_error(session: str, what: str) -> FormatError:
-    """Build the error for a session that is not as it was written."""
+    """Build the error for a damaged session."""
     return FormatError(
         f"session {session!r} is damaged: {what}; nothing was changed. The server dropped keys"
         " (doctor says whether it may), another program changed them, or a copy was restored in"
@@ -90,7 +133,7 @@ def build_damaged_error(session: str, what: str) -> FormatError:
 def build_refused_error(
     error: Exception, *, shown: str, session: str | None = None
 ) -> MemoryStoreError:
-    """Build the error for a refusal that will not pass by itself, or did not in time."""
+    """Build the error for a refusal that will not pass, or did not pass in time."""
     if session is not None and parse_code(error) == DAMAGED:
         return build_damaged_error(session, str(error).partition(f"{DAMAGED} ")[2])
     ours = _build_refused(error, shown)
@@ -106,7 +149,7 @@ def _build_refused(error: Exception, shown: str) -> MemoryStoreError:
             " vacuum",
             code="OOM",
         )
-    if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
+    if isinstance(error, _DENIED):
         return MemoryStoreBackendError(
             f"{shown} refused the user or the password, or what the user may do; nothing was"
             " written",
@@ -147,7 +190,7 @@ def build_no_cluster_error(error: BaseException, *, shown: str) -> UnsupportedEr
 def build_unreachable_error(error: BaseException, *, shown: str) -> MemoryStoreError:
     """Build the error for a call that never reached the server."""
     ours: MemoryStoreError
-    if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
+    if isinstance(error, _DENIED):
         ours = _build_refused(error, shown)
     elif isinstance(error, (theirs.MaxConnectionsError, BusyError)):
         ours = BusyError(
@@ -164,17 +207,17 @@ def build_unreachable_error(error: BaseException, *, shown: str) -> MemoryStoreE
 
 
 def find_reason(error: BaseException) -> str:
-    """Return why a server was not reached: by class, since texts may hold more than we know."""
+    """Return why a server was not reached: the class, since a text may contain secrets."""
     if isinstance(error, (theirs.TimeoutError, TimeoutError)):
         return "no answer in time"
     return type(error.__cause__ or error).__name__
 
 
 def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownError:
-    """Build the error for a write that was sent and not answered, or not confirmed.
+    """Build the error for a write that was sent, but not answered or not confirmed.
 
-    `exhausted` says that it was tried until the deadline: to ask again at once would be to wait
-    twice as long as the caller allowed.
+    `exhausted` says that it was tried until the deadline: trying again at once would take longer
+    than the caller allowed.
     """
     if isinstance(error, UnconfirmedError):
         what = f"too few replicas of {shown} confirmed the write in time: it may have landed."
@@ -185,8 +228,3 @@ def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownEr
     )
     ours.__cause__ = error
     return ours
-
-
-def is_final(error: BaseException | None) -> bool:
-    """Whether trying again cannot help."""
-    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError))

@@ -1,4 +1,4 @@
-"""The names of a session's keys. Ids are encoded, never joined; all keys of one share a slot."""
+"""The names of a session's keys. Ids are encoded; all keys of a session share a slot."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from redis.crc import key_slot
 
 from indelible.core.checksums import compute_session_salt
 
-# Every key of ours begins like this.
+# The beginning of every key.
 PREFIX = "indelible:"
-# Says which format the keys of a server have.
+# Holds the format of the keys of a server.
 FORMAT_KEY = PREFIX + "format"
 # Holds the secret that signs page cursors.
 SECRET_KEY = PREFIX + "secret"
 
-# The parts of a session: what stands after the hash tag, in the order in which scripts take them.
+# The parts of a session: the end of each key's name, in the order in which scripts take them.
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS = "hvlksjqi"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, QUARANTINE, ITEMS)
 
 ANY_PART = "?"
 
-# The list of its audit, which scripts take behind the parts. It is none of them: it stays when the
-# session is erased or expires.
+# The list of its audit, which scripts take after the parts. It is not a part, since it stays when
+# the session is erased or expires.
 AUDIT = "audit"
 
 VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
 
-# Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
-# the beginning of an id is the beginning of its encoding.
+# Other characters are written as %xx, so that no brace ends a hash tag and no star matches in a
+# pattern. The prefix of an id is the prefix of its encoding.
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.@-]")
 _ESCAPED = re.compile(rb"%([0-9a-f]{2})")
 
@@ -41,7 +41,7 @@ class SessionKeys(NamedTuple):
     # Its parts, in the order of `PARTS`.
     names: tuple[bytes, ...]
     audit: bytes
-    # The slot of a cluster that they lie in.
+    # Their slot in a cluster.
     slot: int
     # Binds the checksums of entries to the session.
     salt: int
@@ -78,7 +78,7 @@ def replace_part(key: bytes, part: str) -> bytes:
 
 
 def parse_session(key: bytes) -> str | None:
-    """Return the session whose key this is; None if it only looks like a key of ours."""
+    """Return the session of a key; None if it only resembles a key of ours."""
     inside = key[key.index(b"{") + 1 : key.rindex(b"}")]
     name = inside.partition(b":")[2]
     try:

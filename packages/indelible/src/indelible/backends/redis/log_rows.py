@@ -1,10 +1,10 @@
-"""Rows of the log: an envelope behind what is known of it.
+"""Rows of the log: the metadata of an entry, and its envelope.
 
     written deadline generation checksum kind·keep·batch key-size links-size key·links·envelope
 
-A script writes the first four words, since it assigns the position; the rest is built here. The
-links to tool calls are JSON; a memory has its id in their place, by which scripts index it. A row
-that is empty was removed.
+A script writes the first four words, since it assigns the position; the rest is built here. Links
+are the ids of tool calls as JSON or, for a memory, its id, by which scripts index it. A row that is
+empty was removed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import json
 from typing import Final, NamedTuple
 
 from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
-from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, ITEM_KINDS, parse_item
+from indelible.core.codec import ITEM_KINDS, parse_item
 from indelible.core.operations import LogRow, StoredEntry
 from indelible.core.rows import KIND_NUMBER
 from indelible.model import Kind
 
 _KIND: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
-# How scripts take a row apart: all words but the checksum, and where the key begins.
+# The Lua pattern that parses a row: all words but the checksum, and where the key begins.
 ROW_PATTERN: Final = "^(%d+) (%d*) (%d+) %d+ (%d)(%d)(%d+) (%d+) (%d+) ()"
 
 
@@ -32,7 +32,7 @@ def format_rest(
     answers: tuple[str, ...],
     envelope: bytes,
 ) -> bytes:
-    """Build a row without the words that a script writes."""
+    """Build a row without the words that scripts write."""
     number = KIND_NUMBER[kind] if kind is not None else 0
     if kind in ITEM_KINDS:
         links = (parse_item(kind, envelope) or "").encode()
@@ -52,7 +52,7 @@ def format_rest(
 
 
 def format_row(row: LogRow, salt: int) -> bytes:
-    """Build a whole row, as a script would have written it."""
+    """Build a whole row, as scripts write it."""
     deadline = b"" if row.deadline_ms is None else b"%d" % row.deadline_ms
     checksum = compute_entry_checksum(salt, row.envelope, *row.place)
     rest = format_rest(
@@ -61,13 +61,8 @@ def format_row(row: LogRow, salt: int) -> bytes:
     return b"%d %b %d %d %b" % (row.written_at_ms, deadline, row.generation, checksum, rest)
 
 
-def get_checksum(envelope: bytes) -> bytes:
-    """Return the checksum that stands in an envelope."""
-    return envelope[CHECKSUM_FROM:CHECKSUM_TO]
-
-
 class Row(NamedTuple):
-    """A row taken apart. One that is damaged has no kind, and all its bytes are the envelope."""
+    """A parsed row. A damaged one has no kind, and all its bytes are the envelope."""
 
     written_at_ms: int
     deadline_ms: int | None
@@ -104,7 +99,7 @@ class Row(NamedTuple):
 
 
 def parse_row(raw: bytes) -> Row:
-    """Take a row apart."""
+    """Parse a row."""
     try:
         written, deadline, generation, checksum, about, key_size, links_size, rest = raw.split(
             b" ", 7
@@ -128,14 +123,14 @@ def parse_row(raw: bytes) -> Row:
 
 
 def parse_entry(position: int, raw: bytes, salt: int) -> StoredEntry:
-    """Take from a row what a reader needs."""
+    """Parse a row into the fields that a reader needs."""
     row = parse_row(raw)
     content = row.recover_content(position, salt)
     return StoredEntry(position, row.kind, row.written_at_ms, row.envelope, content)
 
 
 def parse_log_row(position: int, raw: bytes, salt: int) -> LogRow:
-    """Take from a row all that is known of an entry."""
+    """Parse a row into all fields of an entry."""
     row = parse_row(raw)
     try:
         kind, (opens, answers) = row.kind, row.parse_links()

@@ -17,7 +17,7 @@ from indelible.backends.redis.keys import (
     parse_session,
     replace_part,
 )
-from indelible.backends.redis.log_rows import get_checksum, parse_row
+from indelible.backends.redis.log_rows import parse_row
 from indelible.backends.redis.read import read_rows
 from indelible.backends.redis.requests import (
     HANDLERS,
@@ -37,6 +37,7 @@ from indelible.backends.redis.sessions import (
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
+from indelible.core.codec import parse_checksum
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     KEYS_KEPT,
@@ -63,13 +64,13 @@ from indelible.core.plan import Plan
 from indelible.errors import ConflictError
 from indelible.model import Status
 
-# Values that are checked in one call.
+# Values that one call of `check_session` checks.
 SCANNED_VALUES = 100
 
 
 @HANDLERS.handles(Reclaim)
 def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
-    """Remove what nothing can reach: compute, then act if the view is still the same."""
+    """Remove what nothing can reach: compute it, and remove it if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         described, snapshots, journal = yield build_read(
             context, op.session, ("HGETALL", SNAPSHOTS), ("JOURNAL", JOURNAL)
@@ -98,7 +99,7 @@ def _reclaim_active(
     records: Sequence[Any],
     lines: Sequence[JournalLine],
 ) -> Plan[ReclaimResult | None]:
-    """Remove what an active session cannot reach; None if its view was changed meanwhile."""
+    """Remove what an active session cannot reach; None if its view changed meanwhile."""
     dead, kept = rules.plan_vacuum(head, records, lines, op.undo_since_ms)
     gone_lines = rules.count_removed_changes(lines, kept)
     size = yield from _measure(context, op.session, dead)
@@ -121,7 +122,7 @@ def _reclaim_active(
 def _reclaim_dead(
     context: RedisContext, op: Reclaim, described: Sequence[Any]
 ) -> Plan[ReclaimResult | None]:
-    """Remove what a life that ended has left, or a stage that was abandoned."""
+    """Remove the rest of a life that has ended, or an abandoned stage."""
     now_ms, life, _, _, _, _, staged, created, *_ = described
     if life is None:
         return ReclaimResult()
@@ -138,7 +139,7 @@ def _reclaim_dead(
 def _measure(
     context: RedisContext, session: str, extents: view.Extents, life: str = ""
 ) -> Plan[ReclaimResult]:
-    """Count what lies in these extents; with a life, remove it from that."""
+    """Count the entries of these extents; with a life, remove them from it."""
     entries = size = 0
     for start, stop in extents:
         at: int | None = start
@@ -151,9 +152,9 @@ def _measure(
 
 def _find_keys_to_keep(
     context: RedisContext, head: Head, session: str, dead: view.Extents
-) -> Plan[list[tuple[bytes, str]]]:
-    """Find the keys of appends that lose an entry, and what their entries were."""
-    known: list[tuple[bytes, str]] = []
+) -> Plan[list[tuple[bytes, bytes]]]:
+    """Find the keys of appends that lose an entry, and the checksums of their entries."""
+    known: list[tuple[bytes, bytes]] = []
     sums: dict[int, bytes] = {}
     heads = 0
     start: int | None = head.end
@@ -163,7 +164,7 @@ def _find_keys_to_keep(
         )
         for position, brief in rows:
             row = parse_row(brief.partition(b" ")[2])
-            sums[position] = get_checksum(row.envelope)
+            sums[position] = parse_checksum(row.envelope)
             if not row.key or heads == KEYS_KEPT:
                 continue
             heads += 1
@@ -172,14 +173,15 @@ def _find_keys_to_keep(
                 stored = b"".join(
                     sums.get(position + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
                 )
-                known.append((row.key, f"{position} {count} {row.generation} {stored.decode()}"))
+                # Bytes, since the checksum of a damaged entry may not be text.
+                known.append((row.key, b"%d %d %d %b" % (position, count, row.generation, stored)))
     return known
 
 
 @HANDLERS.handles(Erase)
 def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
-    """Remove every key of a session, and say which sessions were forked from it."""
-    # Before the write: an error here says that nothing was erased.
+    """Remove every key of a session, and return which sessions were forked from it."""
+    # Before the write, so that an error means that nothing was erased.
     forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
@@ -195,7 +197,7 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     head, _, _ = yield from read_parts(context, op.session)
     if head.status is not Status.ACTIVE:
         return EraseResult()
-    # Before the first write: an error here says that nothing was erased.
+    # Before the first write, so that an error means that nothing was erased.
     forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     checksum = compute_entry_checksum(context.keys(op.session).salt, op.envelope)
@@ -211,7 +213,7 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
 
 
 def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
-    """Find the files in which servers keep what was erased."""
+    """List the files of the servers that may keep what was erased."""
     if context.simulated:
         return ()
     every = yield from read_settings(context)
@@ -219,7 +221,7 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 
 
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
-    """Find the forks of a session. They lie anywhere, so every session is looked at."""
+    """Find the forks of a session. They may be on any server, so all sessions are scanned."""
     names: set[str] = set()
     pattern = build_pattern(context.namespace, HEAD)
     after = Bookmark()
@@ -230,7 +232,7 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
         names |= {
             name
             for key, origin in zip(heads, origins, strict=True)
-            # One that is on its way to another server is found there.
+            # The reply for a key that was moved is an error; it is found on the other server.
             if origin == session.encode() and (name := parse_session(key)) is not None
         }
     return tuple(sorted(names))
@@ -238,20 +240,20 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
 
 @HANDLERS.handles(Scrub)
 def scrub(_context: RedisContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """Do nothing: only a server's operator can clear its files."""
+    """Do nothing: only the operator of a server can clear its files."""
     yield from ()
     return ()
 
 
 @HANDLERS.handles(CheckEngine)
 def check_engine(_context: RedisContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
-    """Find nothing: a server checks its files when it starts, and has no command for it."""
+    """Find nothing: a server checks its files only when it starts."""
     yield from ()
     return ()
 
 
-# Hashes of a session whose values carry checksums: the letter that stands before their names in a
-# checksum, and what they are.
+# Hashes of a session whose values have checksums, the letter before their names in a checksum, and
+# what their values are.
 _CHECKED = (
     (USED, b"k", "the key of a caller"),
     (SNAPSHOTS, b"s", "the snapshot"),
@@ -269,7 +271,7 @@ def index_text(_context: RedisContext, _op: IndexText) -> Plan[IndexResult]:
 
 @HANDLERS.handles(CheckSession)
 def check_session(context: RedisContext, op: CheckSession) -> Plan[tuple[str, ...]]:
-    """Recompute the checksum of every value that stands beside the log."""
+    """Check the checksums of all values that are not in the log."""
     wrong: list[str] = []
     for part, letter, what in _CHECKED:
         cursor: bytes | None = b"0"
@@ -280,7 +282,8 @@ def check_session(context: RedisContext, op: CheckSession) -> Plan[tuple[str, ..
             wrong += [
                 f"{what} {name.decode('utf-8', 'replace')!r} does not match its checksum"
                 for name, value in to_pairs(flat)
-                # Numbers of journal lines lead to keys, and are checked where a line is looked for.
+                # Fields that lead from numbers of journal lines to keys have no checksum; they are
+                # checked when the journal is read.
                 if not (part == JOURNAL and name.startswith(b"#"))
                 and not seal.is_sound(letter + name, value)
             ]

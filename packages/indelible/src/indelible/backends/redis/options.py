@@ -1,7 +1,7 @@
-"""Clients of redis-py: made from a URL, or handed in by the application.
+"""Options of a store, and clients of redis-py that are made from a URL.
 
-redis-py knows where the keys of a cluster are, keeps the connections and parses replies. Its
-retries are switched off: after a lost reply they send a command again, which appends twice.
+redis-py finds the servers of a cluster, opens connections and parses replies. Its retries are
+switched off: after a lost reply they send a command again, which would append twice.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from indelible.core.clock import Clock
 from indelible.errors import UsageError
 from indelible.model import Durability
 
-# One connection writes, since those who write at once share its round trips; the others read.
+# One connection is enough for writes, since concurrent writes share its round trips.
 WRITE_CONNECTIONS = 1
 READ_CONNECTIONS = 8
-# Connecting is one round trip; a server that does not answer it will not answer the call either.
+# Connecting takes one round trip; a server that does not answer it will not answer the call either.
 CONNECT_S_MAX = 5.0
-# The map of slots is asked of one server after the other, each with this share of the time.
+# One server after the other is asked for the map of slots; each may take a fourth of the time.
 CLUSTER_SHARE = 4
-# A socket without time left does not wait at all; that is another error than a timeout.
+# A socket with a timeout of zero does not block, and raises another error than a timeout.
 TIMEOUT_S_MIN = 0.001
 DEFAULT_PORT = 6379
 CLUSTER_SLOTS = 16384
@@ -48,25 +48,21 @@ _TLS_PARAMETERS = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedisOptions:
-    """How a server is opened."""
+    """The options of a store."""
 
-    # A URL, perhaps with a password, or a client that the application has already.
+    # A URL, perhaps with a password, or a client of the application.
     target: Any = field(repr=False)
-    # The target as messages show it.
+    # The target without its password, for messages.
     shown: str
     namespace: str
-    # The demanded level; None if any level will do.
+    # The demanded level; None if any level is accepted.
     durability: Durability | None
     timeout_s: float
-    # Only tests bring a clock of their own; None for the server's.
+    # None for the server's clock; a caller's clock is for tests.
     clock: Clock | None = None
 
-    def __repr__(self) -> str:
-        # The target may hold a password.
-        return f"RedisOptions({self.shown!r}, namespace={self.namespace!r})"
-
     def find_addresses(self) -> list[Address]:
-        """Return where the servers of a URL listen; a client of the application knows its own."""
+        """Find where the servers of a URL listen; none for a client of the application."""
         if not isinstance(self.target, str):
             return []
         _, hosts, settings = _parse_url(self.target)
@@ -76,14 +72,14 @@ class RedisOptions:
 
 
 def is_cluster(target: Any) -> bool:
-    """Whether a URL or a client names a cluster."""
+    """Return whether a URL or a client is that of a cluster."""
     if isinstance(target, str):
         return target.partition("://")[0].endswith("+cluster")
     return isinstance(target, (redis.RedisCluster, redis.asyncio.RedisCluster))
 
 
 def is_simulated(target: Any) -> bool:
-    """Whether a client has no server behind it."""
+    """Return whether a client is one of fakeredis, which has no server."""
     if isinstance(target, str) or is_cluster(target):
         return False
     kinds = (*type(target).__mro__, *target.connection_pool.connection_class.__mro__)
@@ -91,8 +87,8 @@ def is_simulated(target: Any) -> bool:
 
 
 def build_client(options: RedisOptions, *, awaited: bool) -> Any:
-    """Make the client of a single server. It connects when it is first used."""
-    # Refuse what redis-py takes in silence.
+    """Create the client of a single server. It connects when it is first used."""
+    # Refuses what redis-py would silently accept.
     _parse_url(options.target)
     module: Any = redis.asyncio if awaited else redis
     return module.Redis.from_url(
@@ -101,7 +97,7 @@ def build_client(options: RedisOptions, *, awaited: bool) -> Any:
 
 
 def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
-    """Make the client of a cluster. The blocking one connects at once, the other when awaited."""
+    """Create the client of a cluster. The blocking one connects at once, the other when awaited."""
     scheme, hosts, settings = _parse_url(options.target)
     module: Any = redis.asyncio.cluster if awaited else redis.cluster
     settings.pop("db", None)
@@ -116,14 +112,14 @@ def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
 
 
 def _build_settings(timeout_s: float, *, awaited: bool) -> dict[str, Any]:
-    """Build settings of connections; those in a URL come before them."""
+    """Build the default settings of connections; those in a URL override them."""
     module: Any = redis.asyncio.retry if awaited else redis.retry
     return {
         "socket_connect_timeout": min(timeout_s, CONNECT_S_MAX),
-        # Every call has a deadline of its own; this one is for what connecting asks.
+        # For the replies to AUTH and SELECT; every call has a deadline of its own.
         "socket_timeout": timeout_s,
         "protocol": 2,
-        # Our own retries know whether a write may have landed; theirs do not.
+        # Only our own retries know whether a write may have landed.
         "retry": module.Retry(NoBackoff(), 0),
         "decode_responses": False,
     }
@@ -151,7 +147,7 @@ def _parse_url(url: str) -> tuple[str, list[tuple[str, int]], dict[str, Any]]:
     try:
         settings: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
     except ValueError as error:
-        # Its own words may quote the URL, and with it the password.
+        # Its message may quote the URL, and with it the password.
         raise UsageError(
             "a Redis URL is redis://[user:password@]host[:port][/db], rediss://… or"
             " unix://[user:password@]/path; a cluster's is redis+cluster://host:port,host:port"

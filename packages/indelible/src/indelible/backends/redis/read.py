@@ -1,7 +1,8 @@
-"""Reading the log: portion after portion, all in the state that the first one saw."""
+"""Reads of the log, in portions that all show the state of the first."""
 
 from __future__ import annotations
 
+from indelible.backends.redis.errors import build_damaged_error
 from indelible.backends.redis.keys import ITEMS
 from indelible.backends.redis.log_rows import parse_entry, parse_log_row, parse_row
 from indelible.backends.redis.requests import HANDLERS, RedisContext, to_pairs
@@ -46,13 +47,13 @@ def read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
 def _read_state(
     context: RedisContext, op: Read, *, brief: bool = False
 ) -> Plan[tuple[Head, FrozenView, Rows]]:
-    """Read the rows of one state, and one more than its limit allows."""
+    """Read the rows of one state: one more than the limit, if there are more."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         try:
             return (yield from _read_portions(context, op, brief))
         except ConflictError:
-            # It was vacuumed or expired between two portions. A reader of the latest state gets
-            # the one that is latest now.
+            # It was vacuumed or expired between two portions. A reader of the latest state starts
+            # again.
             if op.frozen is not None:
                 raise
     raise rules.build_gone_error(op.session)
@@ -64,7 +65,7 @@ def _read_portions(
     frozen, start = op.frozen, op.start
     head: Head | None = None
     rows: Rows = []
-    # A digit that is no kind's stands for "none of them", since nothing stands for "all".
+    # Empty text means all kinds, so another character stands for none of them.
     kinds = ""
     if op.kinds is not None:
         kinds = "".join(str(KIND_NUMBER[kind]) for kind in op.kinds) or "-"
@@ -105,8 +106,8 @@ def read_rows(
     """Read a portion: the session, where the next one begins, and rows with their positions.
 
     It has the entries that are visible now, those of a frozen view, or all in `extents`. A visible
-    position that has no row gets an empty one. With `brief`, rows end behind the checksum of the
-    envelope, and begin with the envelope's size.
+    position without a row gets an empty one. With `brief`, rows begin with the size of the envelope
+    and end after its checksum.
     """
     if frozen is not None:
         extents = frozen.extents
@@ -131,7 +132,7 @@ def find_items(context: RedisContext, op: FindItems) -> Plan[ItemPage]:
     command = ("ZRANGEBYLEX", ITEMS, begin, "+", "LIMIT", 0, op.limit)
     head, _, answers = yield from read_parts(context, op.session, command)
     members = answers[0] if head.status is Status.ACTIVE else ()
-    return ItemPage(head, tuple(map(parse_member, members)))
+    return ItemPage(head, tuple(_parse_member(op.session, member) for member in members))
 
 
 def format_member(place: ItemPlace) -> bytes:
@@ -139,10 +140,13 @@ def format_member(place: ItemPlace) -> bytes:
     return b"%b\0%010d" % (place.item.encode(), LOG_ENTRIES_MAX - place.position)
 
 
-def parse_member(member: bytes) -> ItemPlace:
-    """Parse a member of the index of items."""
+def _parse_member(session: str, member: bytes) -> ItemPlace:
     item, _, rest = member.rpartition(b"\0")
-    return ItemPlace(item.decode(), LOG_ENTRIES_MAX - int(rest))
+    try:
+        return ItemPlace(item.decode(), LOG_ENTRIES_MAX - int(rest))
+    except ValueError:
+        what = f"its index of items has a damaged member: {member[:40]!r}"
+        raise build_damaged_error(session, what) from None
 
 
 @HANDLERS.handles(FindMatches)

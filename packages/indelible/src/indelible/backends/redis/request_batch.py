@@ -1,4 +1,4 @@
-"""Requests that share a round trip on one connection, and the replies of each."""
+"""Requests that share a round trip on one connection, and their replies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, cast
 import hiredis
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from indelible.backends.redis.errors import UnconfirmedError, is_ask, parse_code
+from indelible.backends.redis.errors import LostError, UnconfirmedError, is_ask, parse_code
 from indelible.backends.redis.requests import (
     Command,
     CommandRequest,
-    LostError,
     RedisContext,
     ScriptCall,
     build_append,
@@ -21,33 +20,34 @@ from indelible.core.batcher import Pending
 
 PendingRequest = Pending[CommandRequest, list[Any]]
 
-# In a third of the time that redis-py takes. Its annotation allows commands of one word only.
+# Takes a third of redis-py's time. Its annotation only allows commands of one word.
 _pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)
 
-# Requests that share one round trip: enough to pay, few enough to be fair.
+# Requests that share one round trip. With more, the first would wait noticeably for the last.
 BATCH_MAX = 256
-# Bytes of a batch: a server takes them into memory before it answers the first.
+# Bytes of a batch, which a server may have to buffer before it answers the first request.
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 # How many replicas must have a write before it is acknowledged at `replicated`.
 REPLICAS_WAITED = 1
-# A server that we wait for through WAIT must answer before we stop listening.
+# The share of its time that a batch waits for replicas: WAIT must end before the batch does.
 WAIT_SHARE = 0.8
 
 
 class RequestBatch:
-    """A batch on its way: the commands that are sent for it, and the replies."""
+    """A batch in flight: its commands, and their replies."""
 
     def __init__(self, batch: Sequence[PendingRequest], context: RedisContext) -> None:
         self.commands: list[Command] = []
-        # An error of the server is a reply, too.
+        # Errors of the server are replies, too.
         self.replies: list[Any] = []
-        # Whether the server said that it takes no writes: then another one is the primary.
+        # Whether the server refused writes, because another one is the primary.
         self.met_replica = False
-        # Requests, and how many replies are theirs; several requests share one reply.
+        # Requests, and the number of their replies; several requests may share one reply.
         self._shares: list[tuple[list[PendingRequest], int]] = []
+        # The longest time that a request has left: one that is late must not fail all others.
         self.left_s = 0.0
         self._confirms = context.confirms and any(each.request.write for each in batch)
-        # Appends that share a call; on a cluster the keys of a call must share a slot.
+        # Appends that share a call. On a cluster, the keys of a call must share a slot.
         groups: dict[int, tuple[list[PendingRequest], list[ScriptCall]]] = {}
         for pending in batch:
             request = pending.request
@@ -75,31 +75,33 @@ class RequestBatch:
             self.commands += _build_waits(wait_ms, context.waits_for_disks)
 
     def pack(self) -> list[bytes]:
-        """Return the commands as they are sent."""
+        """Encode the commands."""
         return [b"".join(map(_pack, self.commands))]
 
     def settle(self) -> None:
-        """Give each request its replies: all have come."""
+        """Give each request its replies, after all have arrived."""
         confirmed = not self._confirms or _is_confirmed(self.replies[-1])
         for pending, replies in self._split():
             assert replies is not None
-            if isinstance(replies[-1], Exception):
-                self.met_replica = self.met_replica or _is_read_only(replies[-1])
-            elif not confirmed and self._is_confirmable(pending.request, replies[-1]):
+            reply = replies[-1]
+            if isinstance(reply, ResponseError):
+                if isinstance(reply, ReadOnlyError) or parse_code(reply) == "READONLY":
+                    self.met_replica = True
+            elif not confirmed and self._is_confirmable(pending.request, reply):
                 replies[-1] = UnconfirmedError("too few replicas answered in time")
             pending.succeed(replies)
 
     def lose(self, error: BaseException, *, sent: bool) -> None:
-        """Tell each request that the connection broke, unless its replies came all the same."""
+        """Fail each request whose replies did not arrive before the connection failed."""
         for pending, replies in self._split():
-            # A write that is to be confirmed is not done with its reply; a refused one is.
+            # A write that replicas must confirm is not done yet when it has its reply.
             if replies is None or self._is_confirmable(pending.request, replies[-1]):
                 pending.fail(LostError(error, sent=sent))
             else:
                 pending.succeed(replies)
 
     def _is_confirmable(self, request: CommandRequest, reply: Any) -> bool:
-        """Whether replicas must have what was written: not of an append that was refused."""
+        """Return whether replicas must confirm a write. Those that were refused wrote nothing."""
         if not self._confirms or not request.write or isinstance(reply, Exception):
             return False
         if request.is_append and isinstance(reply, list):
@@ -108,7 +110,7 @@ class RequestBatch:
         return True
 
     def _split(self) -> Iterator[tuple[PendingRequest, list[Any] | None]]:
-        """Yield each request with its replies; None if they have not come."""
+        """Yield each request with its replies; None if they have not arrived."""
         at = 0
         for owners, count in self._shares:
             replies = self.replies[at : at + count]
@@ -118,7 +120,7 @@ class RequestBatch:
             elif not owners[0].request.is_append or type(replies[-1]) is not list:
                 yield from ((pending, list(replies)) for pending in owners)
             else:
-                # Appends have one answer each in their reply. An error has a minus before it.
+                # The reply has one answer for each append. Errors begin with a minus.
                 for pending, answer in zip(owners, replies[-1], strict=True):
                     if type(answer) is bytes and answer.startswith(b"-"):
                         yield pending, [ResponseError(answer[1:].decode("utf-8", "replace"))]
@@ -127,11 +129,11 @@ class RequestBatch:
 
 
 def _build_waits(wait_ms: int, disks: bool) -> list[Command]:
-    """Build what asks replicas whether they have what was written on this connection.
+    """Build the commands that wait until replicas have what this connection wrote.
 
-    WAIT comes before WAITAOF though the second says all: a replica that syncs answers the first
-    when it has synced, and only then knows what to answer to the second. Without the first, its
-    answer would come with its next report, once a second.
+    WAIT is sent before WAITAOF, although WAITAOF alone would be enough: it would wait for the next
+    report of the replica, which is sent once a second. WAIT asks for a report, which a replica
+    sends when it has synced.
     """
     if not disks:
         return [("WAIT", REPLICAS_WAITED, wait_ms)]
@@ -140,14 +142,7 @@ def _build_waits(wait_ms: int, disks: bool) -> list[Command]:
 
 
 def _is_confirmed(reply: Any) -> bool:
-    """Whether enough replicas said that they have it; WAITAOF also says how many disks here."""
+    """Return whether enough replicas confirmed; WAITAOF also counts the disk of the primary."""
     if isinstance(reply, (list, tuple)):
         return len(reply) == 2 and reply[0] >= 1 and reply[1] >= REPLICAS_WAITED
     return isinstance(reply, int) and reply >= REPLICAS_WAITED
-
-
-def _is_read_only(error: Exception) -> bool:
-    """Whether an error says that its server is no primary any more."""
-    return isinstance(error, ResponseError) and (
-        isinstance(error, ReadOnlyError) or parse_code(error) == "READONLY"
-    )

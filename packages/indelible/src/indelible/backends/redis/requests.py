@@ -1,4 +1,4 @@
-"""Requests: what plans yield, and what is known of one that failed. Nothing here does I/O."""
+"""Requests, which plans yield, and what to do when one fails. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from redis import exceptions as theirs
 
 from indelible.backends.redis.errors import (
     AUDIT_MOVED,
+    Failure,
     Next,
     UnconfirmedError,
     build_cluster_error,
     build_refused_error,
     build_unknown_error,
-    build_unreachable_error,
-    choose_next,
+    classify_failure,
     is_ask,
     parse_code,
 )
@@ -35,12 +35,12 @@ from indelible.model import Durability
 Argument = str | bytes | int
 Command = tuple[Argument, ...]
 
-# The engine frees the keys of a session this long after its deadline. The scripts decide by the
-# deadline itself; if the engine came first, a session would lose its entries before its end.
+# The server frees the keys of a session this long after its deadline. Scripts compare the deadline
+# itself; if the server came first, a session would lose its entries before it has expired.
 EXPIRY_MARGIN_MS = 1000
-# With a clock of its own a test moves days in a moment, and the engine's time does not follow.
+# A test with its own clock passes days in a moment, but not for the server.
 TEST_MARGIN_MS = 24 * 3600 * 1000
-# Sessions whose keys are cached.
+# How many sessions have their keys cached.
 KEYS_CACHED_MAX = 10_000
 
 
@@ -60,13 +60,13 @@ class CountServers(Operation[int]):
 
 @dataclass(slots=True)
 class SendCommands(Operation[list[Any]]):
-    """Send commands that change nothing when they are repeated; returns all replies.
+    """Send commands that may be repeated; returns all replies.
 
-    If the first is refused with what passes by itself, all are sent again. Another error is a reply
-    like any other, since a server may refuse to answer some.
+    If the first is refused with an error that will pass, all are sent again. Other errors are
+    returned as replies, since a server may refuse some of them.
     """
 
-    # The key whose server is meant, or the number of a server.
+    # A key of the server, or the number of the server.
     to: str | int
     deadline: Deadline
     commands: tuple[Command, ...]
@@ -78,7 +78,7 @@ class SendCommands(Operation[list[Any]]):
     size: ClassVar = 0
 
     def build_commands(self) -> tuple[Command, ...]:
-        """Return the commands as they are sent."""
+        """Return the commands to send."""
         return self.commands
 
 
@@ -88,16 +88,16 @@ class ScriptCall(Operation[Any]):
 
     script: LuaScript
     keys: SessionKeys
-    # The caller's time and the margin, with which the arguments of every script begin.
+    # The caller's time and the margin: the first arguments of every script.
     time: tuple[bytes, bytes]
     arguments: list[Argument]
     deadline: Deadline
     write: bool = False
-    # Whether sending it again after a lost reply does what sending it once would have done.
+    # Whether it may be sent again after a lost reply, with the same effect.
     repeatable: bool = True
     # Appends that wait at the same time share one call of the script.
     is_append: bool = False
-    # About how many bytes it brings, if these are many.
+    # About how many bytes it sends, if these are many.
     size: int = 0
     # Why the outcome of an earlier attempt is unknown, if it is.
     lost: BaseException | None = None
@@ -105,42 +105,42 @@ class ScriptCall(Operation[Any]):
     by_text: bool = False
     # Why the attempt before failed: a cluster's client learns from it where the keys are.
     failed: BaseException | None = None
-    # What an audited script takes at the end of its arguments.
+    # The last arguments of an audited script.
     stamp: tuple[Argument, ...] = ()
 
     @property
     def to(self) -> str:
-        """Return the key whose server is meant."""
+        """Return a key of the server that has the session."""
         return self.keys.head
 
     @property
     def session(self) -> str:
-        """Return the session that it is about."""
+        """Return the id of the session."""
         return parse_session(self.keys.names[0]) or ""
 
     def build_commands(self) -> tuple[Command, ...]:
-        """Return the call as it is sent if it is not shared."""
+        """Return the commands to send if the call is not shared with other appends."""
         if self.is_append:
             command = build_append([self])
         else:
             start = self.script.start(by_text=self.by_text)
             names = (*self.keys.names, self.keys.audit)
             command = (*start, len(names), *names, *self.time, *self.arguments, *self.stamp)
-        # A slot on the move is asked for by a command of its own.
+        # The server that a slot is being moved to only answers after ASKING.
         return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
 
 CommandRequest = SendCommands | ScriptCall
 Request = CommandRequest | CountServers
-# Where the arguments of an append say how its key is looked up.
+# The argument of an append that says how its key is looked up.
 _LOOKUP_AT = 3
 
 
 def build_append(calls: Sequence[ScriptCall]) -> Command:
-    """Build the one command for all these appends, or an audited one. It answers in this order."""
+    """Build one command for several appends, or for one audited one. It answers in their order."""
     keys: list[Argument] = []
     arguments: list[Argument] = []
-    # Where the keys of each session begin, counted from 1.
+    # The index of each session's first key, counted from 1.
     begins: dict[str, int] = {}
     by_text = False
     for call in calls:
@@ -172,33 +172,33 @@ class RedisContext:
         self.owned = isinstance(options.target, str)
         self.simulated = is_simulated(options.target)
         self.is_cluster = is_cluster(options.target)
-        # Whether replicas are asked for what is on their disks, and not just in their memory.
+        # Whether replicas must confirm that writes are on their disks, and not just in memory.
         self.waits_for_disks = False
         self.cursor_key: bytes | None = None
-        # A write is followed by WAIT, on the connection that it was sent on. A retry that finds its
-        # work done must write, too, or WAIT would answer for nothing.
+        # Whether writes are followed by WAIT, on the same connection. A retry that finds the first
+        # attempt must write, too, since WAIT concerns what its connection has written.
         self.confirms = options.durability is Durability.REPLICATED
         # How scripts look keys up.
         self.lookup = b"touch" if self.confirms else b"read"
         self._margin = b"%d" % (EXPIRY_MARGIN_MS if self.clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
-        # What a line of the audit is written with, in the copy that performs an audited change, and
-        # the deadline of all its requests.
+        # In the copy for an audited change: the last arguments of its script, and the deadline of
+        # all its requests.
         self.stamp: tuple[Argument, ...] = ()
         self.deadline: Deadline | None = None
 
     def copy_with(self, stamp: tuple[Argument, ...], deadline: Deadline | None = None) -> Self:
-        """Return a copy whose changes are audited, with this stamp."""
+        """Return a copy whose changes are audited with this stamp."""
         twin = copy(self)
         twin.stamp, twin.deadline = stamp, deadline
         return twin
 
     def start_deadline(self) -> Deadline:
-        """Return the deadline of a request: its own, unless its call has one."""
+        """Return the deadline of a request: a new one, unless all requests of a call share one."""
         return self.deadline or Deadline(self.timeout_s)
 
     def time(self) -> tuple[bytes, bytes]:
-        """Return the caller's time, empty for the server's own, and the margin."""
+        """Return the caller's time, empty for the server's time, and the margin."""
         now = b"" if self.clock is None else b"%d" % read_clock_ms(self.clock)
         return now, self._margin
 
@@ -232,7 +232,7 @@ class RedisContext:
     def change(
         self, name: str, session: str, *arguments: Argument, repeatable: bool = True
     ) -> ScriptCall:
-        """Build a call that completes a change, which may have a line in the session's audit."""
+        """Build a call that completes a change, and adds its line to the audit if there is one."""
         call = self.write(name, session, *arguments, repeatable=repeatable)
         if self.stamp:
             call.script, call.stamp = load_script(name, audited=True), self.stamp
@@ -250,15 +250,6 @@ class RedisContext:
 HANDLERS: Handlers[RedisContext] = Handlers()
 
 
-class LostError(Exception):
-    """The connection failed before every reply had come; `sent` if anything may have arrived."""
-
-    def __init__(self, error: BaseException, *, sent: bool = False) -> None:
-        super().__init__(error)
-        self.error = error
-        self.sent = sent
-
-
 class AuditMovedError(MemoryStoreBackendError):
     """Another line was written first. An earlier attempt of this call may have done that."""
 
@@ -267,87 +258,56 @@ class AuditMovedError(MemoryStoreBackendError):
         self.lost = lost
 
 
-def note_lost(context: RedisContext, request: Request, lost: LostError) -> MemoryStoreError:
-    """Return the error to end with if there is no time left for another attempt."""
-    error = lost.error
-    problem = build_unreachable_error(error, shown=context.shown)
-    if isinstance(request, CountServers):
-        return problem
-    request.failed = error
-    if isinstance(request, SendCommands):
-        return problem
-    request.by_text = False
-    # redis-py takes it for a broken connection when a server says that it is loading its file.
-    if lost.sent and request.write and not isinstance(error, theirs.BusyLoadingError):
-        _mark_lost(context, request, error)
-    return choose_error(context, request, problem)
-
-
 def find_problem(
     context: RedisContext, request: Request, replies: list[Any]
 ) -> MemoryStoreError | None:
-    """Look for a refusal that may pass: the error to end with if there is no time left.
+    """Return the error to end with if there is no time for another attempt; None if it is done.
 
-    Raises what will not pass.
+    The error of an attempt without replies stands in their place. What another attempt would not
+    change is raised. The request learns what its next attempt has to do differently.
     """
-    reply = replies[0 if isinstance(request, SendCommands) else -1]
-    if not isinstance(reply, Exception):
+    error = replies[0 if isinstance(request, SendCommands) else -1]
+    if not isinstance(error, Exception):
         return None
-    then = choose_next(reply)
-    if isinstance(request, ScriptCall):
-        return _note_refused(context, request, reply, then)
-    assert isinstance(request, SendCommands)
-    by_key = isinstance(request.to, str)
-    if then is not Next.WAIT and not (by_key and then is Next.MOVE):
-        return None
-    _refuse_cluster(context, reply)
-    request.failed = reply if by_key else None
-    return build_refused_error(reply, shown=context.shown)
-
-
-def _note_refused(
-    context: RedisContext, call: ScriptCall, reply: Exception, then: Next
-) -> MemoryStoreError:
-    # A server that was restarted, or told to forget its scripts, is sent the text.
-    call.by_text = isinstance(reply, theirs.NoScriptError) and not call.by_text
-    if call.by_text:
-        return build_refused_error(reply, shown=context.shown)
-    call.failed = reply
-    if parse_code(reply) == AUDIT_MOVED:
-        raise AuditMovedError(call.lost)
-    if isinstance(reply, UnconfirmedError):
-        _mark_lost(context, call, reply)
-        return build_unknown_error(reply, shown=context.shown)
-    _refuse_cluster(context, reply)
-    refused = build_refused_error(reply, shown=context.shown, session=call.session)
-    problem = choose_error(context, call, refused)
+    call = request if isinstance(request, ScriptCall) else None
+    session = call.session if call is not None else None
+    failure = classify_failure(error, shown=context.shown, session=session)
+    problem, then = failure.problem, failure.then
+    if isinstance(request, SendCommands) and isinstance(error, theirs.ResponseError):
+        can_move = then is Next.MOVE and isinstance(request.to, str)
+        if then is not Next.WAIT and not can_move:
+            # A reply like any other.
+            return None
+    if isinstance(error, theirs.MovedError) and not context.is_cluster:
+        raise build_cluster_error(error, shown=context.shown)
+    if call is not None:
+        call.by_text = then is Next.SEND_TEXT and not call.by_text
+        if call.by_text:
+            return problem
+        if parse_code(error) == AUDIT_MOVED:
+            raise AuditMovedError(call.lost)
+        problem = _note_failure(context, call, failure)
     if then is Next.RAISE:
         raise problem
+    if not isinstance(request, CountServers):
+        request.failed = failure.cause
     return problem
 
 
-def _mark_lost(context: RedisContext, call: ScriptCall, error: BaseException) -> None:
-    """Note that an attempt may have landed: the guard of an append must look for its key."""
-    call.lost = call.lost if isinstance(call.lost, UnconfirmedError) else error
-    if call.is_append:
-        call.arguments[_LOOKUP_AT] = context.lookup
-    if not call.repeatable:
-        raise build_unknown_error(error, shown=context.shown)
-
-
-def choose_error(
-    context: RedisContext, request: Request, error: MemoryStoreError
-) -> MemoryStoreError:
-    """Once an attempt may have landed, no later refusal says that nothing was written."""
-    if not isinstance(request, ScriptCall) or request.lost is None:
-        return error
-    return build_unknown_error(request.lost, shown=context.shown)
-
-
-def _refuse_cluster(context: RedisContext, reply: Exception) -> None:
-    """Raise if a server sends us to another, but only one was named."""
-    if isinstance(reply, theirs.MovedError) and not context.is_cluster:
-        raise build_cluster_error(reply, shown=context.shown)
+def _note_failure(context: RedisContext, call: ScriptCall, failure: Failure) -> MemoryStoreError:
+    """Note whether an attempt may have landed; return the error to end with."""
+    if failure.landed and call.write:
+        if not isinstance(call.lost, UnconfirmedError):
+            call.lost = failure.cause
+        if call.is_append:
+            # The guard must look for the key.
+            call.arguments[_LOOKUP_AT] = context.lookup
+        if not call.repeatable:
+            raise build_unknown_error(failure.cause, shown=context.shown)
+    if call.lost is None:
+        return failure.problem
+    # Once an attempt may have landed, no later refusal says that nothing was written.
+    return build_unknown_error(call.lost, shown=context.shown)
 
 
 def require(context: RedisContext, reply: Any) -> Any:

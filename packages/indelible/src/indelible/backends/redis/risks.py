@@ -1,4 +1,4 @@
-"""The settings of a running server that decide what it can lose; claims and risks follow."""
+"""Claims and risks, which follow from the settings of the running servers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CONFIGURED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedisSettings:
-    """One server, as it runs."""
+    """The settings of one server."""
 
     name: str
     version: str
-    # Whether the server let us look at all.
+    # Whether the server permits INFO.
     known: bool
-    # None where the server does not let us look.
+    # None if the server does not permit CONFIG GET.
     appendfsync: str | None
     appendonly: bool
     saves: bool | None
@@ -41,17 +41,17 @@ class RedisSettings:
 
     @property
     def durability(self) -> Durability:
-        """Return what an acknowledged write survives."""
+        """The level of an acknowledged write."""
         if not self.appendonly:
             return Durability.NONE
-        # A server that hides the setting may have the default, once a second.
+        # If the setting is not known, the default is assumed: once a second.
         if self.appendfsync == "always" and not self.rests_while_rewriting:
             return Durability.POWER
         return Durability.PROCESS
 
     @property
     def can_wait_for_disks(self) -> bool:
-        """Whether the server has WAITAOF, and ever syncs: otherwise WAITAOF would never end."""
+        """Whether the server has WAITAOF, and syncs at all: otherwise WAITAOF never returns."""
         has_it = self.name == "valkey" or _parse_version(self.version) >= (7, 2)
         return has_it and self.appendonly and self.appendfsync != "no"
 
@@ -61,7 +61,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
-    """Read the settings of every server that holds keys."""
+    """Read the settings of all primaries."""
     servers = yield context.count_servers()
     found: list[RedisSettings] = []
     for server in range(servers):
@@ -71,7 +71,7 @@ def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
 
 
 def _read_server(context: RedisContext, server: int) -> Plan[RedisSettings]:
-    """Ask one server."""
+    """Read the settings of one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
     info, *configured = yield context.send(server, *commands)
     values = {
@@ -107,7 +107,7 @@ def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> Red
         version=version or "",
         known=bool(fields),
         appendfsync=values["appendfsync"],
-        # While a server reads its file, at its start, INFO says that it keeps none.
+        # While a server loads its append-only file, INFO says that it has none.
         appendonly=fields.get("aof_enabled") == "1" or values["appendonly"] == "yes",
         saves=None if save is None else bool(save.strip()),
         eviction=fields.get("maxmemory_policy", "noeviction"),
@@ -151,7 +151,7 @@ def list_copies_on_disk(settings: RedisSettings) -> list[str]:
 
 @HANDLERS.handles(FindRisks)
 def find_risks(context: RedisContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
-    """Inspect the running servers."""
+    """Read the settings of the servers, and list what may be lost."""
     every = yield from read_settings(context)
     return list_risks(every, demanded=context.demanded, simulated=context.simulated)
 
@@ -213,7 +213,7 @@ def _list_eviction_risks(settings: RedisSettings) -> Iterator[Risk]:
 
 def _list_persistence_risks(settings: RedisSettings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.appendonly:
-        # A caller that asked for `none` by name knows.
+        # A caller that asked for `none` knows.
         accepted = demanded is Durability.NONE
         kept = " but for what it last saved" if settings.saves else ""
         yield Risk(
@@ -262,7 +262,7 @@ def _list_replica_risks(settings: RedisSettings, demanded: Durability | None) ->
 def compute_durability(
     every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool
 ) -> Durability:
-    """Compute the level of every write: the least of all servers, or replicated if demanded."""
+    """Compute the level of all writes: the lowest of all servers, or replicated if demanded."""
     if simulated or not every:
         return Durability.NONE
     least = min((each.durability for each in every), key=list(Durability).index)
@@ -279,7 +279,7 @@ def _replicates(settings: RedisSettings) -> bool:
 def refuse_weaker(
     every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool, shown: str
 ) -> None:
-    """Raise if the servers do not give what was demanded."""
+    """Raise if the servers cannot promise the demanded durability."""
     level = compute_durability(every, demanded=demanded, simulated=simulated)
     if demanded is not None and not level.covers(demanded):
         wanted = "a replica, appendonly yes, and appendfsync always (or everysec with WAITAOF)"
@@ -292,7 +292,7 @@ def refuse_weaker(
 
 
 def read_claims(context: RedisContext) -> Plan[Claims]:
-    """Return what is promised, by the settings as they are now."""
+    """Return what is promised with the settings as they are now."""
     every = yield from read_settings(context)
     first = every[0]
     risks = list_risks(every, demanded=context.demanded, simulated=context.simulated)

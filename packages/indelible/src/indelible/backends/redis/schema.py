@@ -1,4 +1,4 @@
-"""The format of the keys: written, recognised or refused; and the secret that signs cursors."""
+"""The format of the keys: writing and checking it; the secret that signs cursors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMAT = 7
 
 
 def refuse_other_format(found: Any, *, shown: str) -> None:
-    """Raise if the keys on a server are not of the format that is read and written here."""
+    """Raise if the keys on a server have another format."""
     version = int(found) if isinstance(found, bytes) and found.isdigit() else None
     if version == FORMAT:
         return
@@ -46,7 +46,7 @@ def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
 
 
 def prepare(context: RedisContext) -> Plan[None]:
-    """Refuse servers that give less than was demanded, and keys of another format."""
+    """Refuse servers that cannot promise the demanded durability, and keys of another format."""
     every = yield from read_settings(context)
     refuse_weaker(
         every, demanded=context.demanded, simulated=context.simulated, shown=context.shown

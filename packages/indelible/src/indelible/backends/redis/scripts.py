@@ -1,4 +1,4 @@
-"""The scripts: one for each thing that is done atomically, known to the server by its digest."""
+"""The Lua scripts: one for each atomic operation, called by its digest."""
 
 from __future__ import annotations
 
@@ -20,45 +20,44 @@ from indelible.core.codec import (
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.rows import KIND_NUMBER
 
-# A server runs one script at a time, and everybody waits. So no call looks at more than this; what
-# is longer goes on in the next call, inside the state that the first one saw.
+# A server runs one script at a time while all clients wait. So no call handles more than this;
+# longer work continues in the next call, in the state of the first.
 READ_ROWS: Final = 1000
 READ_LOOKED: Final = 5000
 READ_BYTES: Final = 8 * 1024 * 1024
 MEASURE_BYTES: Final = 32 * 1024 * 1024
 REMOVE_ENTRIES: Final = 2000
-# Rows that a script takes from the log at once.
+# Rows that a script reads from the log by one command.
 READ_PAGE: Final = 100
-# Rows that a script adds to the log at once: Lua passes at most some thousand values to a call.
+# Rows that a script adds to the log by one command: Lua passes only some thousand values to a call.
 PUSHED: Final = 1000
-# A view that is written in fewer characters fits every limit on snapshots.
+# The text of a view up to this length is within the limits of a snapshot.
 TEXT_SMALL: Final = 3300
-# The engine keeps the keys of a session for this share of its time to live, and at most this long,
-# after the deadline. Until that is used up, an append need not tell every key of its new end.
+# The server frees the keys of a session later than at its deadline, by this part of its time to
+# live and at most this long. Within that slack, an append need not update the expiry of every key.
 SLACK_SHARE: Final = 8
 SLACK_MS: Final = 3600 * 1000
 
 
 class LuaScript(NamedTuple):
-    """A script, and the digest by which a server knows it."""
+    """A script, and the digest by which it is called."""
 
     name: str
     digest: bytes
     text: str
 
     def start(self, *, by_text: bool) -> tuple[str | bytes, str | bytes]:
-        """Return the words of a call before its keys."""
+        """Return the beginning of a call, before its keys."""
         return ("EVAL", self.text) if by_text else (b"EVALSHA", self.digest)
 
 
-# What a script refuses to run on: a session whose head is damaged ("head"), one that lost what its
-# entries are found by ("entries"), or any part ("all", unless said otherwise here). None runs on
-# whatever is left of a session.
+# What a script checks before it runs: the head of the session ("head"), also the parts by which its
+# entries are found ("entries"), or all parts ("all", the default). With None it checks nothing.
 _CHECKS: Final[dict[str, str | None]] = {
     "erase": None,
     "measure_entries": None,
     "import_audit": None,
-    # It says itself what must be whole.
+    # Its arguments say what is checked.
     "read_parts": None,
     "check_items": "head",
     "delete_expired": "head",
@@ -73,9 +72,9 @@ _WRONG: Final = {
 
 @cache
 def load_script(name: str, *, audited: bool = False) -> LuaScript:
-    """Load a script, with the code that it begins with and the constants that it names.
+    """Load a script with the code that it needs, and insert constants.
 
-    If it is `audited`, it writes a line of the session's audit with the change.
+    If it is `audited`, it also adds a line to the session's audit.
     """
     before, after = _read("audited").split("-- The script.\n")
     text = _read("prelude")
@@ -96,7 +95,7 @@ def load_script(name: str, *, audited: bool = False) -> LuaScript:
     text += _read(name)
     if audited:
         text += after
-    # Not as variables: functions would capture them, in every call.
+    # Inserted as text: variables would be captured by the functions in every call.
     constants = _constants()
     names = "|".join(constants)
     text = re.sub(rf"\b({names})\b", lambda found: str(constants[found[1]]), text)
@@ -113,7 +112,7 @@ def _constants() -> dict[str, object]:
         f"['{number}'] = '{get_kind_prefix(kind).decode()}'" for kind, number in KIND_NUMBER.items()
     )
     items = "".join(str(KIND_NUMBER[kind]) for kind in sorted(ITEM_KINDS))
-    # Lua counts from 1, and both ends are included.
+    # Lua counts from 1 and includes both ends of a range.
     return {
         "KNOWN_MS": EXPIRED_KNOWN_S * 1000,
         "KEYS_KEPT": KEYS_KEPT,

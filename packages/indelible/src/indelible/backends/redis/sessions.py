@@ -1,4 +1,4 @@
-"""Sessions as scripts describe them: heads, metadata, and lists of sessions by SCAN."""
+"""Sessions: parsing what scripts return of them, metadata, and lists of sessions by SCAN."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import Extents, View, build_view
 
-# What `read_parts` may read, in the order in which scripts take it.
+# The parts that `read_parts` may read, in the order of the keys of a script.
 _READABLE = (*PARTS, AUDIT)
-# Keys that SCAN looks at in one call: a server answers no other client meanwhile.
+# Keys that one call of SCAN looks at. Meanwhile, the server answers no other client.
 SCAN_KEYS = 1000
-# Counts the snapshots of a session.
+# The command that counts the snapshots of a session.
 _COUNTED: tuple[Command] = (("HLEN", SNAPSHOTS),)
-# Digits of the checksum that values begin with.
+# The length of the checksum at the beginning of values.
 SEAL_CHARS = 12
 
 
@@ -76,7 +76,7 @@ def parse_optional(number: bytes | None) -> int | None:
 
 
 def parse_state(reply: Sequence[Any]) -> SessionState | None:
-    """Parse the part of a session that decides about writes."""
+    """Parse the part of a session's description that decides about writes."""
     _, life, born, end, generation, deadline, staged, *_ = reply
     if life is None:
         return None
@@ -85,7 +85,7 @@ def parse_state(reply: Sequence[Any]) -> SessionState | None:
 
 
 def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
-    """Parse a session as a script described it."""
+    """Parse the description of a session that a script returned."""
     now, created, activity = reply[0], *reply[7:9]
     tail, extents, metadata, forked, vacuums = reply[9:] or (None,) * 5
     state = parse_state(reply)
@@ -94,7 +94,7 @@ def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
         raise build_damaged_error(session, "its view is missing")
     return rules.build_head(
         state,
-        view=_build_view(extents or b"", int(tail)) if tail is not None else View(),
+        view=View() if tail is None else build_view(parse_extents(extents or b""), int(tail)),
         now_ms=int(now),
         created_at_ms=parse_optional(created),
         last_activity_ms=parse_optional(activity),
@@ -105,17 +105,12 @@ def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     )
 
 
-def _build_view(extents: bytes, tail: int) -> View:
-    # Most sessions show all that they hold.
-    return build_view(parse_extents(extents), tail) if extents else View((), tail)
-
-
 def read_parts(
     context: RedisContext, session: str, *commands: Command, checks: str = "all"
 ) -> Plan[tuple[Head, Seal, list[Any]]]:
-    """Read a session, and what commands that only read say of its parts, in one state.
+    """Read a session and the replies of commands that read its parts, in one state.
 
-    A command is its name, the part that it reads, and further arguments.
+    A command consists of its name, the part that it reads, and further arguments.
     """
     call = build_read(context, session, *commands, checks=checks)
     described, *answers = yield call
@@ -126,7 +121,7 @@ def read_parts(
 def build_read(
     context: RedisContext, session: str, *commands: Command, checks: str = "all"
 ) -> ScriptCall:
-    """Build the call that reads a session and what commands say of its parts."""
+    """Build the script call of `read_parts`."""
     words: list[Argument] = [checks]
     for name, part, *rest in commands:
         words += (2 + len(rest), name, _READABLE.index(str(part)) + 1, *rest)
@@ -134,29 +129,26 @@ def build_read(
 
 
 class Seal:
-    """Checks the values of a session's hashes: they begin with a checksum, as scripts seal them."""
+    """Checks the values of a session's hashes, which begin with a checksum that scripts wrote."""
 
     def __init__(self, context: RedisContext, session: str, life: bytes) -> None:
         self._start = b"%b\n%b\n" % (context.keys(session).names[0], life)
         self._session = session
-        # A simulated server keeps no checksums.
+        # fakeredis cannot compute checksums.
         self._ignored = context.simulated
 
     def is_sound(self, name: bytes, value: bytes) -> bool:
-        """Whether a value matches its checksum."""
+        """Return whether a value matches its checksum."""
         checksum, text = value[:SEAL_CHARS], value[SEAL_CHARS + 1 :]
-        return self._ignored or compute_digest(self._start + name + b"\n" + text) == checksum
+        # As prelude.lua computes it.
+        digest = sha1(self._start + name + b"\n" + text, usedforsecurity=False).hexdigest()
+        return self._ignored or digest[:SEAL_CHARS].encode() == checksum
 
     def open(self, name: bytes, value: bytes, what: str) -> bytes:
         """Return a value without its checksum, or raise if it does not match."""
         if not self.is_sound(name, value):
             raise build_damaged_error(self._session, f"{what} does not match its checksum")
         return value[SEAL_CHARS + 1 :]
-
-
-def compute_digest(text: bytes) -> bytes:
-    """Compute 48 bits of SHA-1, as prelude.lua does; it is no signature."""
-    return sha1(text, usedforsecurity=False).hexdigest()[:SEAL_CHARS].encode()
 
 
 @HANDLERS.handles(ReadHead)
@@ -188,7 +180,7 @@ def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
 
 
 class Bookmark(NamedTuple):
-    """Where a list continues: the server, its run, SCAN's cursor, and hashes of listed names."""
+    """Where a list continues: the server, its run id, SCAN's cursor, and hashes of listed names."""
 
     server: int = 0
     run: str = ""
@@ -196,12 +188,12 @@ class Bookmark(NamedTuple):
     given: tuple[str, ...] = ()
 
     def format(self) -> str:
-        """Return the bookmark as a text."""
+        """Return the bookmark as text."""
         return json.dumps(self)
 
 
 def parse_bookmark(text: str | None) -> Bookmark:
-    """Parse the text of a bookmark; None is the beginning."""
+    """Parse the text of a bookmark; None means the beginning."""
     if text is None:
         return Bookmark()
     server, run, cursor, given = json.loads(text)
@@ -209,11 +201,11 @@ def parse_bookmark(text: str | None) -> Bookmark:
 
 
 def hash_name(name: str) -> str:
-    """Hash a name for a bookmark: short, since one call may find several."""
+    """Hash a name for a bookmark. Short, since a bookmark may have many."""
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
-# A bookmark is part of a cursor: so few keys leave few names over.
+# For the end of a page: a scan of few keys leaves few names for the bookmark, which is in a cursor.
 SCAN_KEYS_FEW = 10
 
 
@@ -235,7 +227,7 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
     at = parse_bookmark(op.resume)
     keys = SCAN_KEYS
     scanned = 0
-    # Counted each time: a cluster may get another server meanwhile.
+    # Counted each time, since a cluster may change meanwhile.
     while at.server < (servers := (yield context.count_servers())):
         room = op.limit - len(listed)
         few = SCAN_KEYS_FEW if at.given else keys
@@ -266,10 +258,10 @@ def _build_page(listed: dict[str, Head | None], resume: Bookmark | Place | None)
 def _list_in_order(
     context: RedisContext, op: ListSessions, order: SessionOrder
 ) -> Plan[SessionPage]:
-    """List a page in an order: look at all sessions, and keep the first ones after the last page.
+    """List a page in an order: scan all sessions, and keep the first ones after the last page.
 
-    A sorted set of all sessions could not be kept by the script of an append: on a cluster, it
-    would lie on another server than the session.
+    A script could not maintain a sorted set of all sessions: on a cluster, the set and the session
+    may be on different servers.
     """
     after = session_list.parse_place(order, op.resume)
     first: dict[str, tuple[Place, Head | None]] = {}
@@ -290,7 +282,7 @@ def _list_in_order(
 def _scan(
     context: RedisContext, op: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[Bookmark, Bookmark, list[FoundSession]]]:
-    """Call SCAN once; returns where it began, where the next call begins, and what it found."""
+    """Scan once; return where that began, where the next scan begins, and what was found."""
     pattern = build_pattern(context.namespace, ANY_PART if op.damaged else HEAD, op.prefix)
     began, after, found = yield from scan_keys(context, at, pattern, keys)
     sessions = yield from _read_heads(context, began.server, found)
@@ -301,12 +293,12 @@ def _scan(
 def scan_keys(
     context: RedisContext, at: Bookmark, pattern: str, keys: int = SCAN_KEYS
 ) -> Plan[tuple[Bookmark, Bookmark, list[bytes]]]:
-    """Look at some keys of a server; returns where that began, where to go on, and what matched."""
+    """Scan keys of a server; return where that began, where to continue, and which match."""
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield context.send(at.server, ("INFO", "server"), scan)
     run, (cursor, found) = parse_info(info).get("run_id", "")[:8], require(context, scanned)
     if at.run and run != at.run:
-        # Another process serves these keys now, in an order of its own: from its beginning.
+        # The server was restarted, and now scans in another order: begin again.
         return (yield from scan_keys(context, Bookmark(at.server), pattern, keys))
     after = Bookmark(at.server, run, int(cursor)) if int(cursor) else Bookmark(at.server + 1)
     return at._replace(run=run), after, found
@@ -314,12 +306,12 @@ def scan_keys(
 
 def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[list[FoundSession]]:
     """Read the sessions of these keys, in one round trip to their server."""
-    # Some may be keys of one session.
+    # Several keys may belong to the same session.
     names = dict.fromkeys(name for key in keys if (name := parse_session(key)) is not None)
     calls = [build_read(context, each, *_COUNTED, checks="view") for each in names]
     if not calls:
         return []
-    # The server may not know the script yet.
+    # The server may not know the script yet; the other calls then find it.
     calls[0].by_text = True
     commands = tuple(command for call in calls for command in call.build_commands())
     replies = yield context.send(server, *commands)
@@ -327,7 +319,7 @@ def _read_heads(context: RedisContext, server: int, keys: list[bytes]) -> Plan[l
     for name, call, reply in zip(names, calls, replies, strict=True):
         try:
             if isinstance(reply, Exception):
-                # It is moving to another server, or it is damaged.
+                # It was moved to another server, or it is damaged.
                 described, snapshots = yield call
             else:
                 described, snapshots = reply

@@ -1,4 +1,4 @@
-"""Stages: lives that are written out of sight and shown at once."""
+"""Stages: lives that are invisible until they are complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from indelible.core import rules
 from indelible.core.operations import BeginStage, DropStage, Head, ShowStage, Stage, StageRows
 from indelible.core.plan import Plan
 
-# Lua hands at most some thousand values to one call, and a script's arguments are one list.
+# Rows in one call of a script, during which all clients of the server wait.
 ROWS_PER_CALL = 500
 
 
@@ -29,7 +29,7 @@ def begin_stage(context: RedisContext, op: BeginStage) -> Plan[Stage]:
 
 @HANDLERS.handles(StageRows)
 def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
-    """Put entries at their positions, in order."""
+    """Write entries at their positions, in order."""
     salt = context.keys(op.session).salt
     for start in range(0, len(op.rows), ROWS_PER_CALL):
         rows = op.rows[start : start + ROWS_PER_CALL]
@@ -45,7 +45,7 @@ def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
 
 @HANDLERS.handles(ShowStage)
 def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
-    """Show all that was staged."""
+    """Make the stage the session's life."""
     if op.rows:
         yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
     shown = op.view

@@ -65,14 +65,14 @@ def rollback(context: RedisContext, op: Rollback) -> Plan[ViewChangeResult]:
 @HANDLERS.handles(FindChange)
 def find_change(context: RedisContext, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
-    # A change that fits no session: only one that was made before has a result.
+    # No session has this generation, so nothing is changed; only an earlier change is returned.
     change = ChangeView(op.session, "", -1, 0, op.change, op.key, (), None)
     result = yield from _change(context, change)
     return result.line if isinstance(result, ViewChangeResult) else None
 
 
 class _Unchanged(NamedTuple):
-    """What decides about a change whose guard did not hold."""
+    """The state that decides about a change whose guard did not hold."""
 
     head: Head
     record: SnapshotRecord | None
@@ -81,7 +81,7 @@ class _Unchanged(NamedTuple):
 def _change(
     context: RedisContext, op: ChangeView, snapshot: str = ""
 ) -> Plan[ViewChangeResult | _Unchanged]:
-    """Send the guarded change; with a snapshot, it is a rollback."""
+    """Send the guarded write; with a snapshot, it is a rollback."""
     first, text, *rest = yield context.change(
         "change_view",
         op.session,
@@ -109,7 +109,7 @@ def _change(
 
 
 def _explain(op: ChangeView, head: Head) -> MemoryStoreError:
-    """Return why the guard of a change did not hold."""
+    """Return the error for a change whose guard did not hold."""
     rules.refuse_if_changed(op, head)
     return rules.build_outside_error(op.session, "what it would show reaches outside of its log")
 
@@ -117,7 +117,7 @@ def _explain(op: ChangeView, head: Head) -> MemoryStoreError:
 def parse_line(life: str, key: str, text: bytes, undone_by: bytes | None) -> JournalLine:
     """Parse a journal line as a script wrote it."""
     try:
-        # The name of the change comes last: it may hold anything.
+        # The name of the change comes last, since it may contain any character.
         about, before, after, change = text.split(b"|", 3)
         _, at, generation, end = about.split(b" ")
         return JournalLine(
@@ -150,7 +150,7 @@ def _format_view(view: View) -> str:
 
 
 def parse_lines(seal: Seal, session: str, life: str, flat: list[Any]) -> list[JournalLine]:
-    """Parse lines as scripts give them: number, key, line and what undid it of each."""
+    """Parse lines of read_parts.lua: number, key, line and the key that undid it of each."""
     what = "a line of its journal"
     lines = []
     for number, key, value, undoing in zip(*(flat[at::4] for at in range(4)), strict=True):
@@ -228,7 +228,7 @@ def format_record(number: int, record: SnapshotRecord) -> str:
 
 
 def parse_records(seal: Seal, flat: list[Any]) -> list[SnapshotRecord]:
-    """Parse snapshots as a hash holds them; the result has the oldest first."""
+    """Parse the hash of snapshots, and sort them, the oldest first."""
     opened = [(name, seal.open(b"s" + name, value, "a snapshot")) for name, value in to_pairs(flat)]
     ordered = sorted(opened, key=lambda pair: int(pair[1].partition(b" ")[0]))
     return [parse_record(name.decode(), text) for name, text in ordered]

@@ -1,29 +1,28 @@
--- Append entries: one to n appends, of one to n sessions. Each has its own guard. Answers each with
--- the new version; with what decides (`explain`) if the guard does not hold, and then nothing was written for it;
--- with the error, behind '-', if the server refused.
--- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, how that is looked up ('' if
--- it is fresh, 'touch' if one that is found must be written for), whether entries go into the index of items, an item
--- ('' for none) and where its newest visible entry is expected ('' for nowhere), the number of its entries; then
--- checksum and row of each, to which place and time are added here.
+-- One to n appends, of one to n sessions, each with its own guard. The answer to an append is the new version;
+-- or, if its guard does not hold, the state that decides about it (`explain`), and nothing was written for it;
+-- or an error behind '-', if the server refused it.
+-- ARGV from 3 on, for each append: the index in KEYS where its session begins, ttl, expected version, key, how the key
+-- is looked up ('' if it is fresh; 'touch' if a retry that finds it must write, too), whether entries go into the index
+-- of items, an item ('' for none) and the expected position of its newest visible entry ('' for none), the number of
+-- its entries; then checksum and row of each entry, to which position and times are added here.
 -- A session that is not active begins its next life.
 
--- The functions of changes.lua and append_parts.lua. Most appends need none of them, so they are created on
--- first use. So are the tables of a session that most appends leave empty.
+-- The functions of changes.lua and append_parts.lua, created on first use: most appends need none of them.
 local more
 local function changes()
   more = more or load_changes()
   return more
 end
 
--- Whether what an append touches is there and as it was written.
+-- Whether what an append needs is there and undamaged.
 local function is_usable(s)
   if s.error or s.wrong or not s.active then return not s.error and not s.wrong end
   return redis.pcall('ZCOUNT', s.log, s.stop, '+inf') == 0
     and call('EXISTS', s.view_key, s.log) == (s.stop > s.born and 2 or 1)
 end
 
--- Write the rows of a session; returns what the server refused them with, if it did. The first write
--- is the one that a full server refuses: then nothing was changed.
+-- Write the rows of a session; returns the error if the server refused. A full server refuses the first
+-- write, before anything was changed.
 local function write(s)
   local log, rows = s.log, s.rows
   for at = 1, #rows, PUSHED do
@@ -95,7 +94,7 @@ while at < last do
 end
 for _, s in pairs(sessions) do
   if s.rows then
-    -- Protected, so that what the server refuses to one session does not stop the others.
+    -- Protected, so that an error of one session does not affect the others.
     local _, refused = pcall(write, s)
     if refused then
       for _, asked in ipairs(s.asked) do answers[asked] = '-' .. (refused.err or refused) end

@@ -1,8 +1,8 @@
--- Functions of an append for keys of callers and for items. Needs the prelude and changes.lua. A session
--- collects what is written at the end: `keys` has where the appends with its keys begin, `members` scores and
--- members of the index of items, `newest` the newest position of each.
+-- Functions of an append for keys of callers and for items. Needs the prelude and changes.lua. A session's table
+-- collects what is written at the end: `keys` has the first position of the append with each key, `members` scores
+-- and members of the index of items, `newest` the newest position of each item.
 
--- Whether an append with this key was never written, and is not about to be.
+-- Whether no append with this key was written, or is about to be.
 local function is_unused(s, key)
   if s.keys and s.keys[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
   local used, wrong = find_key(s, key)
@@ -30,7 +30,7 @@ local function has_index(s)
   return redis.pcall('ZCARD', s.items) == load_counts(s)[5]
 end
 
--- Whether the newest visible entry of an item is at this place ('' for nowhere), with those that are
+-- Whether the newest visible entry of an item is at this position ('' for none), including entries that are
 -- about to be written.
 local function is_newest(s, item, place)
   if s.newest and s.newest[item] then return s.newest[item] == tonumber(place) end
@@ -38,7 +38,8 @@ local function is_newest(s, item, place)
     s.view = nil
     return false
   end
-  return find_newest(s, item) == tonumber(place)
+  local position, wrong = find_newest(s, item)
+  return not wrong and position == tonumber(place)
 end
 
 local function add_member(s, row, position)
@@ -58,19 +59,22 @@ local function write_members(s)
   expire_one(s, s.items)
 end
 
--- Say what decides about an append whose guard did not hold: the session, the append with its key, and where the
--- newest visible entry of its item is; or, behind '-', what is damaged.
+-- Return the state that decides about an append whose guard did not hold: the session, the append with its key, and
+-- the position of the newest visible entry of its item; or what is damaged, behind '-'.
 local function explain(s, key, lookup, indexed, item)
   local used, newest, wrong = false, false, s.wrong
   if s.active and not wrong then
     load_counts(s)
-    -- A log that is about to be written to was whole.
+    -- If rows are about to be written, the log was checked before.
     if s.rows then wrong = load_view(s) else wrong = find_wrong_entries(s) end
     if not wrong and lookup ~= '' then wrong = find_wrong_parts(s, 1, 1) end
     if not wrong and lookup ~= '' then used, wrong = find_key(s, key) end
     if not wrong and not used and indexed == '1' then wrong = find_wrong_parts(s, 5, 5) end
-    if not wrong and not used and item ~= '' then newest = s.newest and s.newest[item] or find_newest(s, item) end
-    -- WAIT answers for what its connection wrote last: a retry that finds its work done must write, too.
+    if not wrong and not used and item ~= '' then
+      newest = s.newest and s.newest[item]
+      if not newest then newest, wrong = find_newest(s, item) end
+    end
+    -- WAIT concerns the last write of its connection, so a retry that finds the first attempt must write, too.
     if used and lookup == 'touch' then call('HINCRBY', s.head, 'touched', 1) end
   end
   if wrong then return '-DAMAGED ' .. wrong end

@@ -1,5 +1,5 @@
--- What an audited script has around it: the guard of its line, and the line. The last of ARGV are the version
--- that the line names ('' if it names none), how many lines there are, and the line.
+-- Wraps a script that is audited. The last of ARGV are the version that the line names ('' for none), how many
+-- lines there are before it, and the line.
 local all = ARGV
 local known, lines, line, ARGV = all[#all - 2], tonumber(all[#all - 1]), all[#all], {}
 for n = 1, #all - 3 do ARGV[n] = all[n] end

@@ -1,8 +1,7 @@
 -- Functions that change more of a session than its end and its deadline. Needs the prelude.
 
--- Load how many journal lines and snapshots were ever written, and how many fields the other hashes
--- and members the index of items have. They are needed to change anything of a state but its end and
--- its deadline.
+-- Load how many journal lines and snapshots were ever written, how many fields the other hashes have, and how many
+-- members the index of items has.
 local function load_counts(s)
   if not s.counts then
     local lines, taken, keys, snapshots, journal, quarantine, items =
@@ -68,8 +67,8 @@ local function save_view(s, numbers)
   call('HSET', s.view_key, unpack(fields))
 end
 
--- Have the engine free all keys of a session after its deadline, and what says that it expired later.
--- `slack` lets the next appends move the deadline without telling every key. Save the head afterwards.
+-- Have the server free all keys of a session after its deadline, and the head, which says that it expired, later.
+-- With `slack`, the next appends need not update the expiry of every key. Save the head afterwards.
 local function expire_keys(s, slack)
   load_counts(s)
   if s.deadline == '' then
@@ -82,13 +81,13 @@ local function expire_keys(s, slack)
   end
 end
 
--- Have a key that was just written freed with the others.
+-- Have a key that was just written expire with the others.
 local function expire_one(s, key)
   if s.ends then call('PEXPIRE', key, whole(s.ends - now)) end
 end
 
--- Begin a life behind the end of the log. Returns what a full server refused it with, if it did; then
--- nothing was changed. Save the head afterwards.
+-- Begin a life behind the end of the log. Returns the error if a full server refused; then nothing was changed.
+-- Save the head afterwards.
 local function begin(s, ttl, first, forked, staged)
   local refused = redis.pcall('HSET', s.head, 'touched', 0)
   if type(refused) == 'table' then return refused end
@@ -117,14 +116,14 @@ local function unseal(s, name, value)
   return seal(s, name, text) == value and text or nil
 end
 
--- Take a row apart: where its envelope, its links and its key begin, and its words. nil if it is damaged.
+-- Parse a row: where its envelope, its links and its key begin, and its words. nil if it is damaged.
 local function parse_row(row)
   local written, deadline, gen, kind, keep, batch, key_size, links_size, at = string.match(row, ROW)
   if not at then return nil end
   return at + key_size + links_size, at + key_size, at, kind, batch, gen, written, deadline, keep
 end
 
--- Whether a key is in the index of keys from the beginning. A generated one is when a vacuum keeps it.
+-- Whether a key is in the index of keys as soon as it is used. A generated key only is if a vacuum keeps it.
 local function is_indexed(key)
   return string.sub(key, 1, 1) ~= '~'
 end
@@ -142,8 +141,8 @@ local function describe_append(s, row)
   return first .. ' ' .. size .. ' ' .. gen .. ' ' .. table.concat(sums)
 end
 
--- Find the append with this key, as `describe_append` describes it. The index of keys has where it begins or,
--- if a vacuum removed entries of it and kept the key, all of that. A generated key is looked for among the
+-- Find the append with this key, as `describe_append` describes it. The index of keys has its first position or,
+-- if a vacuum removed entries of it and kept the key, the description. A generated key is looked for among the
 -- newest entries.
 local function find_key(s, key)
   local value = call('HGET', s.used, key)
@@ -171,8 +170,10 @@ local function build_member(item, position)
   return item .. '\0' .. string.format('%010.0f', LOG_MAX - position)
 end
 
+-- Return the position in a member of the index of items; nil if it is damaged.
 local function parse_position(member)
-  return LOG_MAX - tonumber(string.sub(member, -10))
+  local digits = string.match(member, '%z(%d%d%d%d%d%d%d%d%d%d)$')
+  return digits and LOG_MAX - digits
 end
 
 -- Return the member for a row; nil if it has no id.
@@ -182,8 +183,8 @@ local function index_row(row, position)
   return build_member(string.sub(row, links_at, envelope_at - 1), position)
 end
 
--- Find the newest visible entry of an item, or nil. Needs the view. The index and the extents lead
--- in turn, so that few of both are looked at.
+-- Find the newest visible entry of an item, or nil. Needs the view. Index and extents are followed in turn, so that
+-- little of either is looked at. The second result says what is damaged.
 local function find_newest(s, item)
   local extents = {}
   for first, last in string.gmatch(s.view[2] .. ';' .. s.view[1] .. ',' .. s.stop, '(%d+),(%d+)') do
@@ -195,6 +196,7 @@ local function find_newest(s, item)
       '[' .. build_member(item, s.born), 'LIMIT', 0, 1)[1]
     if not found then return nil end
     local position = parse_position(found)
+    if not position then return nil, 'its index of items has a damaged member' end
     while n > 0 and extents[n][1] > position do n = n - 1 end
     if n == 0 then return nil end
     last = extents[n][2]

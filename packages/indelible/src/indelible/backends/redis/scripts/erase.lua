@@ -1,4 +1,4 @@
--- Remove every key of a session, damaged or not. ARGV: 3 expected: then its version must be readable.
+-- Remove every key of a session. It may be damaged, unless a version is expected. ARGV: 3 expected version.
 if ARGV[3] ~= '' then
   if s.wrong then return build_error(s.wrong) end
   if ARGV[3] ~= format_version(s) then return {'moved', format_version(s)} end

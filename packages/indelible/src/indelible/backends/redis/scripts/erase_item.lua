@@ -1,15 +1,15 @@
--- Overwrite the entries of an item, the oldest first, a portion at a time; returns how many these were,
--- the bytes of their envelopes, and whether there are more. ARGV: 3 item, 4 envelope, 5 its checksum
--- without the place and times of an entry.
+-- Overwrite the entries of an item, the oldest first, a portion at a time; returns their number, the bytes of their
+-- envelopes, and whether there are more. ARGV: 3 item, 4 envelope, 5 its checksum without the position and times of
+-- an entry.
 if not s.active then return {0, 0, 0} end
 local members = call('ZREVRANGEBYLEX', s.items, '[' .. build_member(ARGV[3], s.born),
   '[' .. build_member(ARGV[3], s.stop), 'LIMIT', 0, REMOVE_ENTRIES)
 
--- Compute everything, so that nothing is written if something is damaged.
+-- Compute everything first, so that nothing is written if something is damaged.
 local rows, bytes, done = {}, 0, 0
 for n, member in ipairs(members) do
   local position = parse_position(member)
-  local row = call('ZRANGEBYSCORE', s.log, position, position)[1] or ''
+  local row = position and call('ZRANGEBYSCORE', s.log, position, position)[1] or ''
   if index_row(row, position) ~= member then
     return build_error('its index of items does not match its log')
   end
@@ -28,7 +28,7 @@ for n = 1, done do
   call('ZREM', s.items, members[n])
 end
 if done > 0 then
-  -- A log that had no other entry was a new key for a moment.
+  -- A log without other entries was removed and created again, without expiry.
   expire_one(s, s.log)
   s.counts[5] = count_part(s, 5)
   save_head(s)

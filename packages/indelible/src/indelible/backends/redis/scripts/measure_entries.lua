@@ -1,12 +1,11 @@
--- How many entries and bytes a stretch of the log holds, a portion at a time; with a life, they are
--- removed from it, from the index of items and, unless a vacuum kept it, from that of keys. ARGV: 3 first,
--- 4 last, exclusive, 5 the life to remove them from, or ''.
+-- Count entries and bytes in a range of the log, a portion at a time. With a life, also remove them, their members in
+-- the index of items, and their keys, unless a vacuum kept these. ARGV: 3 start, 4 stop, 5 the life, or ''.
 local at, last, removes = ARGV[3], '(' .. ARGV[4], ARGV[5] ~= ''
 if removes and s.life ~= ARGV[5] then return {0, 0, false} end
 local entries, bytes, most = 0, 0, removes and REMOVE_ENTRIES or READ_LOOKED
 local unindexed, unkeyed = 0, 0
 
--- Remove the key of a row, if the index only has where it is.
+-- Remove the key of a row, if the index has its position, and not what a vacuum kept of it.
 local function remove_key(row, position)
   local _, links_at, key_at = parse_row(row)
   local key = key_at and string.sub(row, key_at, links_at - 1) or ''

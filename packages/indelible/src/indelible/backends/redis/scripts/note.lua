@@ -1,3 +1,3 @@
--- Change nothing: a line of the audit is all that is written.
+-- Change nothing but the audit.
 changed = true
 return 1

@@ -1,7 +1,7 @@
--- The beginning of every script: the time, checksums, and a session as a table. KEYS holds the eight
--- parts of each session, in the order of keys.py, and behind those of a single one its audit. ARGV begins with the caller's time ('' for the
--- server's own; only tests have one) and how long after the deadline the engine frees keys.
--- A script creates its functions in every call, so that those of append.lua are few.
+-- The beginning of every script: the time, checksums, and a session as a table. KEYS has the eight parts of each
+-- session, in the order of keys.py; for a single session, its audit follows. ARGV begins with the caller's time ('' for
+-- the server's time; only tests have their own) and how long after the deadline the server frees keys.
+-- A script creates its functions in every call, so there are few here.
 local call = redis.call
 -- Whether the session was changed.
 local changed = false
@@ -16,15 +16,14 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- 48 bits of SHA-1, as sessions.py computes them. A simulated server lacks the function; it
--- keeps nothing, so that nothing of it is checked.
+-- 48 bits of SHA-1, as sessions.py computes them. fakeredis does not have the function, so it has no checksums.
 local function digest(text)
   return redis.sha1hex and string.sub(redis.sha1hex(text), 1, 12) or '000000000000'
 end
 
--- Load the session whose keys begin at KEYS[first]. `error` is what the server refused with; `wrong` is
--- what is wrong with its head. Calls that the server may refuse are protected and come before any
--- write, so that a refusal keeps its code, which older servers put behind other text.
+-- Load the session whose keys begin at KEYS[first]. `error` is the error if the server refused; `wrong` says what is
+-- wrong with its head. Calls that the server may refuse are protected and come before any write, so that the error
+-- begins with its code: older servers put other text before the code of an unprotected call.
 local function load_session(first)
   local head = KEYS[first]
   local found = redis.pcall('HMGET', head, 'state', 'end', 'deadline', 'activity', 'sum')
@@ -33,8 +32,7 @@ local function load_session(first)
   if found.err then
     state = nil
   elseif not state then
-    -- The engine frees the other keys at the deadline or later, and the head long after them: no
-    -- expiry leaves a part without its head.
+    -- The server frees the head long after the other keys, so expiry never leaves a part without its head.
     if call('EXISTS', unpack(KEYS, first + 1, first + 7)) > 0 then wrong = 'its head is missing' end
   else
     local until_ms = deadline == '' and 0 or tonumber(deadline)
@@ -46,7 +44,7 @@ local function load_session(first)
     end
   end
   if not life then stop, deadline = 0, '' end
-  -- All at once, so that the table need not grow. `ends` is when the engine frees the keys.
+  -- In one constructor, so that the table need not grow. `ends` is when the server frees the keys.
   return {
     first = first, head = head, view_key = KEYS[first + 1], log = KEYS[first + 2],
     used = KEYS[first + 3], items = KEYS[first + 7], state = state, digest = summed,
@@ -64,8 +62,8 @@ local function format_version(s)
   return now < s.deadline + KNOWN_MS and version .. '!' or 'new'
 end
 
--- Write the head. It says how many fields each other hash has, and how many members the index of items,
--- so that a lost one is noticed.
+-- Write the head. It says how many fields each other hash has, and how many members the index of items has, so that
+-- lost ones are noticed.
 local function save_head(s)
   changed = true
   if s.counts then

@@ -1,4 +1,4 @@
--- Keep bytes of entries that cannot be read. ARGV: position, reason and bytes of each.
+-- Keep the bytes of entries that cannot be read. ARGV from 3 on: position, reason and bytes of each.
 if not s.active then return {'kept'} end
 for n = 3, #ARGV, 3 do
   local reason = ARGV[n + 1]

@@ -1,9 +1,8 @@
--- Rows of the log, in one state, a portion at a time: the session, where the next portion begins (false
--- if there is none), and position and row of each. What is visible and has no row gets an empty one.
--- ARGV: 3 life of a view ('' for the present one), 4 its extents ('' for what is visible; without a
--- life, whatever lies there), 5 from ('' for the end),
--- 6 backwards, 7 rows wanted, 8 kinds wanted ('' for all), 9 whether rows end behind the checksum of
--- their envelope, whose length then comes first.
+-- Read rows of the log in one state, a portion at a time. Returns the session, where the next portion begins (false if
+-- there is none), and position and row of each entry. A visible position without a row gets an empty one.
+-- ARGV: 3 the life of a frozen view ('' for none), 4 extents ('' for what is visible now), 5 where to begin ('' for the
+-- beginning, or, backwards, the end), 6 backwards, 7 rows wanted, 8 kinds wanted ('' for all), 9 whether rows begin with
+-- the size of their envelope and end after its checksum.
 local rows, count, bytes, looked = {}, 0, 0, 0
 if not s.active or (ARGV[3] ~= '' and ARGV[3] ~= s.life) then return {describe(s), false, rows} end
 local text, from, backwards, wanted = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
@@ -15,19 +14,19 @@ end
 
 local marks = MARKS
 
--- Return the row as it is sent; nil if it is of another kind.
+-- Return the row to send; nil if it is of another kind.
 local function convert(row)
   local at, _, _, kind = parse_row(row)
   if not at then return brief and '0 ' .. row or row end
   if kinds ~= '' and not string.find(kinds, kind, 1, true) then
-    -- An entry whose kind was damaged must not pass for one that was not asked for.
+    -- An entry with a damaged kind must not pass for one that was not asked for.
     local mark, starts = marks[kind], at + MARK_FROM - 1
     if mark and string.sub(row, starts, starts + #mark - 1) == mark then return nil end
   end
   return brief and #row - at + 1 .. ' ' .. string.sub(row, 1, at + SUM_TO - 1) or row
 end
 
--- Add a row to the portion; returns false if that is full.
+-- Add a row to the portion; returns false if the portion is full.
 local function add_row(position, row)
   if count >= wanted or bytes >= READ_BYTES or looked >= READ_LOOKED then return false end
   looked = looked + 1
@@ -39,7 +38,7 @@ local function add_row(position, row)
   return true
 end
 
--- Read [first, last); returns where the next portion begins, or nil if there is nothing left of it.
+-- Read the rows of an extent; returns where the next portion begins, or nil if nothing of it is left.
 local function read_extent(first, last)
   local at, stop, step = first, last, 1
   if backwards then at, stop, step = last - 1, first - 1, -1 end

@@ -1,8 +1,8 @@
--- The session, and what commands answer about its keys, in one state. ARGV: 3 what must be whole, 'none', 'head',
--- 'view' or 'all'; then for each command how many words it has, and the words: its name, which of KEYS, arguments.
--- The command JOURNAL answers with the newest changes of the view, newest first: number, key, sealed line and
--- sealed key of what undid it of each. Its argument says how many; those that changed nothing are then
--- left out.
+-- Read the session and the replies of commands on its keys, in one state. ARGV: 3 what must be undamaged: 'none',
+-- 'head', 'view' or 'all'; then for each command the number of its words, and the words: its name, the index of its key
+-- in KEYS, and its arguments.
+-- The command JOURNAL returns the changes of the view, newest first: number, key, sealed line and the sealed key of
+-- what undid it. Its argument is a limit; with one, changes without effect are left out.
 local wrong = s.wrong
 if ARGV[3] == 'view' and s.active then
   wrong = wrong or load_view(s)

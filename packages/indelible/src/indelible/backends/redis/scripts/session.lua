@@ -1,4 +1,4 @@
--- Follows the prelude in every script on one session: loads it, and checks its parts.
+-- Follows the prelude in every script on one session: loads it, and functions that check its parts.
 local s = load_session(1)
 if s.error then return s.error end
 if s.life then load_counts(s) end
@@ -12,8 +12,7 @@ local function count_parts()
   for n = 1, 5 do s.counts[n] = count_part(s, n) end
 end
 
--- The error for a damaged value that was read. A script that reads values returns it before it
--- writes anything.
+-- The error for a damaged value that was read, which scripts return before they write anything.
 local broken
 
 local function read_value(name, value, what)
@@ -33,7 +32,7 @@ local function read_change(key)
   return read_value('o' .. key, found[1], what), read_value('u' .. key, found[2], what)
 end
 
--- WAIT answers for what its connection wrote last: a retry that finds its work done must write, too.
+-- WAIT concerns the last write of its connection, so a retry that finds the first attempt must write, too.
 local function touch(lookup)
   if lookup == 'touch' then call('HINCRBY', s.head, 'touched', 1) end
 end

@@ -1,5 +1,5 @@
--- Replace a session's metadata; answers with the session, and how many snapshots it has unless it has another
--- version. ARGV: 3 metadata, 4 expected, 5 ttl.
+-- Replace a session's metadata. Answers with the session and the number of its snapshots, which is false if the
+-- version is not the expected one. ARGV: 3 metadata, 4 expected version, 5 ttl.
 if ARGV[4] ~= '' and ARGV[4] ~= format_version(s) then return {describe(s), false} end
 if not s.active then
   local refused = begin(s, ARGV[5])

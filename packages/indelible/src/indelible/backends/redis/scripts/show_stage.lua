@@ -1,6 +1,6 @@
--- Show all that was staged, at once. ARGV: 3 stage, 4 metadata, 5 tail ('' for all), 6 extents,
--- 7 generation, 8 created, 9 how many snapshots, then id and record of each; then how many changes,
--- and key, line and what undid it of each.
+-- Make a stage visible. ARGV: 3 stage, 4 metadata, 5 tail ('' to show everything), 6 extents, 7 generation,
+-- 8 creation time, 9 the number of snapshots, then id and record of each; then the number of changes, and key, line
+-- and key of what undid it of each.
 if not s.life or s.life ~= ARGV[3] then return {'exists'} end
 if s.staged then
   local wrong = find_wrong_entries(s) or find_wrong_parts(s, 1, 5)

@@ -1,8 +1,8 @@
--- Put rows at their positions in a stage. ARGV: 3 stage; then position and row of each.
+-- Write rows at their positions in a stage. ARGV: 3 stage; then position and row of each.
 if not s.staged or s.life ~= ARGV[3] then return {'exists'} end
 for n = 4, #ARGV, 2 do
   local position, row = ARGV[n], ARGV[n + 1]
-  -- Rows of an earlier attempt, whose reply was lost, are there already.
+  -- Rows of an earlier attempt whose reply was lost are there already.
   if tonumber(position) >= s.stop then
     call('ZADD', s.log, position, row)
     local member = index_row(row, position)

@@ -1,6 +1,6 @@
--- Begin a vacuum: from here on nothing leads to what it takes. ARGV: 3 life, 4 generation,
--- 5 vacuums, 6 whether entries go, 7 how many keys are kept, then name and value of each; then the
--- keys of the changes whose lines go.
+-- Begin a vacuum: afterwards nothing can make the entries visible that it will remove. ARGV: 3 life, 4 generation,
+-- 5 vacuums, 6 whether entries are removed, 7 how many keys are kept, then name and value of each; then the keys of
+-- the changes whose journal lines are removed.
 if not s.active or s.life ~= ARGV[3] or s.gen ~= ARGV[4] or s.view[5] ~= ARGV[5] then
   return {'changed'}
 end
@@ -13,7 +13,7 @@ end
 local keep = {}
 for n = 8, after_keys - 1, 2 do
   local text = read_value('k' .. ARGV[n], call('HGET', s.used, ARGV[n]), 'a key of its callers')
-  -- What an earlier vacuum kept was the whole append.
+  -- What an earlier vacuum kept describes the whole append.
   if not text or not string.find(text, ' ', 1, true) then keep[ARGV[n]] = ARGV[n + 1] end
 end
 if broken then return broken end
