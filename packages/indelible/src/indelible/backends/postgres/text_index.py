@@ -1,8 +1,8 @@
 """The indexes of words and of vectors: the columns of an entry; completing and checking them.
 
-The row of an entry has a number for each of its words, and a GIN index has these numbers. So the
-index is written, and goes, with the entry. Two words may have the same number: the plan counts the
-words of what was found again. The row has the vector, too, at length 1 in single precision.
+The row of an entry has a hash of each of its words, in an array with a GIN index. So the index is
+written and deleted with the entry. Two words may have the same hash: the plan counts the words of
+the entries that were found. The row also has the vector, at length 1 in single precision.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IS_UNINDEXED: Final = f"words IS NULL AND {_IS_SEARCHED}"
 _ARRAY_HEADER: Final = 20
 # Session and position as one number.
 ENTRY_ID: Final = "(session << 32 | position)"
-# Those who erase or replace an entry wait until its words are written.
+# The lock makes others wait who erase or replace an entry before its words are written.
 _PAGE: Final = f"""
     SELECT {ENTRY_ID}, kind, payload FROM indelible.entry
     WHERE (session, position) >= ($1::bigint >> 32, $1 & 4294967295) AND ({{wanted}})
@@ -40,14 +40,14 @@ _UPDATE: Final = """
     FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::text[])
         AS new (id, words, embedder, vector)
     WHERE session = id >> 32 AND position = id & 4294967295"""
-# Rows come in order, so that the last one says where the next page begins.
+# In order, since the next page begins after the last row.
 _INDEXED: Final = """
     SELECT position, kind, payload, words, embedder, array_send(vector) FROM indelible.entry
     WHERE session = $1 AND position >= $2 ORDER BY position LIMIT $3"""
 
 
 class IndexedColumns(NamedTuple):
-    """What the row of an entry has for the indexes; None for what the entry does not have."""
+    """The indexed columns of an entry's row; None for those that do not apply."""
 
     # The numbers of its words, in order.
     words: list[int] | None = None
@@ -60,7 +60,7 @@ def compute_columns(kind: Kind | None, envelope: bytes, *, search: bool = True) 
 
     Without `search`, there are no words.
     """
-    # A message has no vector. To parse it takes a fifth of the client's time for an append.
+    # A message has no vector. Parsing it would take a fifth of the client's time for an append.
     indexed = parse_indexed(kind, envelope) if search or kind is not Kind.MESSAGE else None
     if indexed is None:
         return IndexedColumns()
@@ -71,25 +71,25 @@ def compute_columns(kind: Kind | None, envelope: bytes, *, search: bool = True) 
 
 
 def encode_embedder(embedder: str) -> bytes:
-    """Encode an embedder's name; a query may have any, also one that could not be stored."""
+    """Encode an embedder's name. A query may have a name that could not be stored."""
     return embedder.encode("utf-8", "surrogatepass")
 
 
 def format_array(numbers: Iterable[float] | None) -> str | None:
-    """Format numbers as the server reads an array."""
+    """Format numbers as the text of an array."""
     return None if numbers is None else "{" + ",".join(map(repr, numbers)) + "}"
 
 
 def parse_vector(sent: bytes) -> tuple[float, ...]:
     """Parse an array of `real` in the server's binary form: a header, then a length before each."""
-    # A damaged one may be empty, or have parts without a value, and is then read as other numbers.
+    # A damaged array may be empty or contain nulls; the latter are parsed as other numbers.
     if len(sent) <= _ARRAY_HEADER:
         return ()
     return struct.unpack_from("!" + "4xf" * ((len(sent) - _ARRAY_HEADER) // 8), sent, _ARRAY_HEADER)
 
 
 def hash_terms(terms: Collection[str]) -> list[int]:
-    """Return the numbers of words; signed, since the server has no others."""
+    """Hash words, to signed 32-bit integers as the column has them."""
     numbers = map(zlib.crc32, map(str.encode, terms))
     return list(struct.unpack(f"{len(terms)}i", struct.pack(f"{len(terms)}I", *numbers)))
 
@@ -127,7 +127,7 @@ async def agrees_with_entries(session: int) -> bool:
         for _, kind, payload, words, embedder, sent in rows:
             expected = compute_columns(KIND_BY_NUMBER.get(kind), payload)
             stored = words, embedder, None if sent is None else parse_vector(sent)
-            # What the index of words lacks, it lacks knowingly.
+            # An entry without words is not indexed yet; searches read it.
             if stored not in (expected, expected._replace(words=None)):
                 return False
         if len(rows) < PAGE_ENTRIES_MAX:
