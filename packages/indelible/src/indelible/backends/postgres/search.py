@@ -83,11 +83,15 @@ _SHARES: Final = """
 _FIND: Final = f"""
     (SELECT string_agg(int8send({ENTRY_ID}), '') FROM indelible.entry
         WHERE words @> ARRAY[${{nth}}::integer] AND {_WITHIN})"""
+# Because of OFFSET, the planner looks up each range by the primary key. Without it, it may read a
+# whole table, since it overestimates the rows of a range.
 _READ: Final = f"""
     SELECT {ENTRY_ID}, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS found (start, stop, salt)
-    JOIN indelible.entry ON session = start >> 32
-        AND position >= start & 4294967295 AND position < stop - (start >> 32 << 32)"""
+    CROSS JOIN LATERAL (
+        SELECT * FROM indelible.entry WHERE session = start >> 32
+            AND position >= start & 4294967295 AND position < stop - (start >> 32 << 32) OFFSET 0
+    ) AS entry"""
 
 
 async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
