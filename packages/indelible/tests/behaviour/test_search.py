@@ -1,5 +1,6 @@
 """Search: what is visible is found at once, and nothing else is."""
 
+import random
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -49,6 +50,11 @@ def test_words_of_other_scripts_are_found(store):
     assert found(store, "мир")[0] == ("s", 0)
     assert found(store, "cafe")[0] == ("s", 1)
     assert found(store, "猫")[0] == ("s", 2)
+
+
+def test_a_query_may_have_thousands_of_words(filled):
+    query = " ".join(f"word{n}" for n in range(2000))
+    assert found(filled, f"{query} running dogs", k=1) == [("one", 1)]
 
 
 def test_a_hit_says_where_it_comes_from(filled):
@@ -359,10 +365,12 @@ def test_too_much_to_read_is_refused_and_not_left_out(make_store, monkeypatch):
 
 
 def test_pages_fit_together(store, stores):
-    for session in ("one", "two"):
-        texts = ["walrus and carpenter" if number % 3 else "walrus" for number in range(75)]
-        say(store, session, *texts)
-    # Indexes return the best matches for a page; what is read is ranked as a whole.
-    depth = 30 if stores.engine in ("sqlite", "postgres") else 100
-    pages = [found(store, "walrus carpenter", offset=at, k=10) for at in range(0, depth, 10)]
-    assert list(chain.from_iterable(pages)) == found(store, "walrus carpenter", k=depth)
+    rng = random.Random(1)
+    for session in ("one", "two", "three"):
+        texts = ("walrus " + " ".join(rng.choices(("and", "carpenter"), k=9)) for _ in range(100))
+        store.add_messages(session, [ChatMessage(role="user", content=text) for text in texts])
+    # With an index, the more pages were asked for, the more matches are ranked, in steps.
+    steps = [(0, 30), (40, 120)] if stores.engine in ("sqlite", "postgres") else [(0, 120)]
+    for start, stop in steps:
+        pages = [found(store, "walrus carpenter", offset=at, k=10) for at in range(start, stop, 10)]
+        assert list(chain.from_iterable(pages)) == found(store, "walrus carpenter", k=stop)[start:]

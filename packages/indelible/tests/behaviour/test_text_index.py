@@ -204,6 +204,26 @@ def test_words_that_many_have_are_dropped_in_large_scopes(store, monkeypatch, in
     assert store.search("cats zebra", sessions=["s"])[0].dropped == ("cats",)
 
 
+@pytest.mark.parametrize("where", ["hidden", "expired", "elsewhere"])
+def test_common_words_find_where_rarer_ones_are_not_visible(
+    store, make_store, clock, monkeypatch, indexed_at_once, where
+):
+    for n in range(60):
+        say(store, "s", f"a cat number {n}")
+    if where == "hidden":
+        say(store, "other", "a zebra")
+        store.clear("other")
+    elif where == "expired":
+        store.remember("other", "a zebra", ttl=5)
+        clock.advance(5)
+    else:
+        say(make_store(namespace="elsewhere"), "other", "a zebra")
+    set_large(monkeypatch, 50)
+    hits = store.search("cats zebra", k=100)
+    assert len(hits) == 60
+    assert {hit.dropped for hit in hits} == {()}
+
+
 def test_small_scopes_drop_no_word(store):
     for n in range(60):
         say(store, "s", f"a cat number {n}")

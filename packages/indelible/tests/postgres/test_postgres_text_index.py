@@ -222,6 +222,24 @@ def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, mon
     assert [hit.entry.value.content for hit in hits[:3]] == ["violin tea"] * 3
 
 
+def test_found_entries_are_looked_up_by_the_primary_key(store, run):
+    for n in range(10):
+        texts = (f"number {m}" for m in range(300))
+        store.add_messages(
+            f"s{n}", [indelible.ChatMessage(role="user", content=text) for text in texts]
+        )
+    run("VACUUM ANALYZE indelible.entry")
+    starts = [(session << 32) + at for session in range(1, 11) for at in range(0, 300, 40)]
+    arrays = (starts, [start + 9 for start in starts], [0] * len(starts))
+    statement = search._READ
+    for nth, numbers in enumerate(arrays, 1):
+        statement = statement.replace(f"${nth}", f"'{{{','.join(map(str, numbers))}}}'")
+    assert len(run(statement)) == 9 * len(starts)
+    plan = "".join(line for (line,) in run(f"EXPLAIN {statement}"))
+    assert "Index Scan using entry_pkey" in plan
+    assert "Seq Scan" not in plan
+
+
 def test_a_search_of_many_sessions_takes_few_operations(store, monkeypatch):
     for n in range(50):
         say(store, f"s{n}", "a cat", "a dog", "rain")

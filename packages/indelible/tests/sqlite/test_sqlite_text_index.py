@@ -9,6 +9,7 @@ import indelible
 from indelible import ChatMessage
 from indelible.backends.sqlite import search, text_index
 from indelible.backends.sqlite.connection import SqliteConnection
+from indelible.core import index_search
 from indelible.core.plans import search as plan
 from tests.support.stores import say
 
@@ -275,8 +276,11 @@ def test_verify_compares_the_index_with_the_entries(store, path, indexed_at_once
 # How it finds
 
 
-def test_many_scattered_sessions_are_searched_at_once(store, monkeypatch, indexed_only):
-    monkeypatch.setattr(search, "_SPANS_MAX", 2)
+@pytest.mark.parametrize("rows", [1, 100])
+def test_scattered_sessions_are_searched_as_a_whole_or_one_by_one(
+    store, monkeypatch, indexed_only, indexed_at_once, rows
+):
+    monkeypatch.setattr(search, "_SPAN_ROWS", rows)
     for n in range(20):
         say(store, f"a/{n}", f"a cat {n}", "a dog")
         say(store, f"b/{n}", f"a cat {n}", "a dog")
@@ -284,6 +288,24 @@ def test_many_scattered_sessions_are_searched_at_once(store, monkeypatch, indexe
         f"a/{n}" for n in range(20)
     }
     assert found(store, "7", under="a", k=1) == [("a/7", 0)]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_what_lies_between_scattered_sessions_makes_no_word_a_common_one(
+    store, monkeypatch, indexed_at_once, large
+):
+    monkeypatch.setattr(search, "_SPANS_MAX", 2)
+    if large:
+        monkeypatch.setattr(search, "COMMON_WORD_ENTRIES", 10)
+        monkeypatch.setattr(index_search, "COMMON_WORD_ENTRIES", 10)
+    for n in range(20):
+        say(store, f"a/{n}", "a piano" if n == 7 else "a dog")
+        say(store, f"b/{n}", "a tree")
+    for n in range(400):
+        say(store, f"c/{n}", "a piano and a violin" if n < 5 else "nothing")
+    say(store, "a/last", "nothing")
+    hits = store.search("piano violin", under="a")
+    assert [(hit.session_id, hit.position, hit.dropped) for hit in hits] == [("a/7", 0, ())]
 
 
 def test_an_upgraded_file_is_searched_before_it_is_indexed(path):

@@ -1,6 +1,13 @@
 """Words, ranks and snippets."""
 
-from indelible.core.ranking import Document, Statistics, choose_leading, order_matches, rank
+from indelible.core import ranking
+from indelible.core.ranking import (
+    Document,
+    Statistics,
+    choose_leading,
+    compute_statistics,
+    order_matches,
+)
 from indelible.core.words import (
     build_snippet,
     choose_words,
@@ -29,12 +36,16 @@ def terms_of(text):
     return [token.term for token in tokenize(text)]
 
 
-def ranked(texts, query, **more):
+def rank(documents, terms):
+    return ranking.rank(documents, frozenset(terms), compute_statistics(documents))
+
+
+def ranked(texts, query):
     terms = terms_of(query)
     documents = [
         document(text, session=str(n), position=n, terms=terms) for n, text in enumerate(texts)
     ]
-    return [each.document.position for each in rank(documents, terms, **more)]
+    return [each.document.position for each in rank(documents, terms)]
 
 
 def test_words_lose_case_accents_and_endings():
@@ -70,6 +81,25 @@ def test_neighbours_of_one_place_count():
     assert [each.document.position for each in rank(documents, terms)] == [1, 2, 0, 3]
     apart = [document("wedding", "a", terms=terms), document("Lisbon", "b", 1, terms=terms)]
     assert len(rank(apart, terms)) == 1
+
+
+def test_a_word_that_neighbours_repeat_counts_for_less_than_another_word():
+    terms = ["wed", "lisbon"]
+    documents = [
+        document(text, session, position=n, terms=terms)
+        for session, texts in (("a", ["wedding", "Lisbon"]), ("b", ["wedding", "wedding"]))
+        for n, text in enumerate(texts)
+    ]
+    found = rank([*documents, document("Lisbon", "c", terms=terms)], terms)
+    first = [(each.document.session, each.document.position) for each in found][:2]
+    assert set(first) == {("a", 0), ("a", 1)}
+
+
+def test_a_match_comes_before_its_neighbours_however_long_it_is():
+    terms = ["wed"]
+    texts = ["x " * 1000, "x", "wedding " + "x " * 1000, "x", "x"]
+    documents = [document(text, position=n, terms=terms) for n, text in enumerate(texts)]
+    assert [each.document.position for each in rank(documents, terms)] == [2, 3, 1, 4, 0]
 
 
 def test_ranks_are_fused():

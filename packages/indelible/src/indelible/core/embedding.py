@@ -1,12 +1,12 @@
 """Vectors of texts, computed by the embedder of a store.
 
-`to_embedder` converts what was given to `open`: an object with `name` and `embed`, an `Embeddings`
-of LangChain, or a function. Any of their methods may be a coroutine function. An async store runs
-blocking ones in a thread, so that they do not hold up its event loop; a blocking store runs
-coroutines on an event loop of their own.
+`to_embedder` accepts an object with `name` and `embed`, an `Embeddings` of LangChain, or a
+function. Any of their methods may be a coroutine function. An async store calls blocking methods in
+a thread, so that they do not block its event loop; a blocking store runs coroutines on an event
+loop of their own.
 
-What an embedder raises must not cost an entry or a search that can do without a vector:
-`try_embed` logs it, and returns None.
+A failing embedder must not lose an entry, nor fail a search that can go by words: `try_embed` logs
+the error and returns None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from indelible.model import Embedder, Payload, Summary
 
 Vector = tuple[float, ...]
 
-# The name of the embedder of vectors that callers give without one.
+# The embedder of vectors that callers pass without naming one.
 NO_EMBEDDER: Final = "unnamed"
 
 
@@ -44,33 +44,33 @@ class Embeddings(Protocol):
         ...
 
 
-# What `open` takes as its embedder.
+# The types of `open(embedder=…)`.
 AnyEmbedder = Embedder | Embeddings | Callable[[Any], Any]
 
 _LOGGER: Final = logging.getLogger("indelible.embedding")
-# Where the classes of LangChain, and of models, say which model they call.
+# Attributes in which LangChain's classes and others name their model.
 _MODEL_FIELDS: Final = ("model", "model_name", "model_id", "deployment", "repo_id")
 _SEVERAL: Final = re.compile(r"\b(list|tuple|Sequence|Iterable|Collection)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TextEmbedder:
-    """What a store calls, whatever was given to `open`."""
+    """The embedder of a store, in one form for all that `open` accepts."""
 
     name: str
     # From a text to its vector.
     one: Callable[[str], Any] | None
     # From several texts to their vectors.
     many: Callable[[list[str]], Any] | None
-    # From a query to its vector, if queries are embedded otherwise than what is stored.
+    # From a query to its vector, if queries are embedded in another way than stored texts.
     query: Callable[[str], Any] | None = None
-    # What an async store calls, if that is something else.
+    # The embedder with awaited methods, for async stores, if there is another one.
     awaited: TextEmbedder | None = None
 
     def list_calls(
         self, texts: Sequence[str], *, query: bool
     ) -> tuple[bool, list[tuple[Callable[[Any], Any], Any]]]:
-        """Return whether one call answers for all texts, and the calls with their arguments."""
+        """Return whether one call covers all texts, and the calls with their arguments."""
         if query and self.query is not None:
             return False, [(self.query, text) for text in texts]
         if self.many is not None and texts and (self.one is None or len(texts) > 1):
@@ -80,7 +80,7 @@ class TextEmbedder:
 
 
 def to_embedder(given: AnyEmbedder | None) -> TextEmbedder | None:
-    """Convert what was given as `embedder`; None is none."""
+    """Convert the argument `embedder` of `open`."""
     if given is None:
         return None
     name, method = getattr(given, "name", None), getattr(given, "embed", None)
@@ -186,7 +186,7 @@ async def try_embed_async(
 
 
 def _build_failure(embedder: TextEmbedder, error: Exception) -> UnavailableError:
-    # The message of its error may hold the text, so only its type is told.
+    # The message of its error may contain the text, so only its type is given.
     return UnavailableError(
         f"the embedder {embedder.name!r} failed with {type(error).__name__}",
         embedder=embedder.name,
@@ -205,12 +205,12 @@ def _warn(embedder: TextEmbedder, error: UnavailableError, *, query: bool) -> No
 
 
 def list_texts(values: Iterable[Any]) -> list[str]:
-    """List the texts of the summaries that have no vector."""
+    """List the texts of the values that are summaries without a vector."""
     return [value.text for value in values if _lacks_vector(value)]
 
 
 def add_vectors(embedder: TextEmbedder, values: list[Any], vectors: Iterable[Vector]) -> list[Any]:
-    """Give the summaries that have no vector theirs."""
+    """Add the vectors to the summaries that have none."""
     left = iter(vectors)
     return [
         value.model_copy(update={"vector": next(left), "embedder": embedder.name})
@@ -229,7 +229,7 @@ def to_floats(vector: Any) -> Vector:
 
 
 def is_several(items: object) -> bool:
-    """Return whether a value holds several; text, a mapping and a payload are one, but iterable."""
+    """Return whether an argument is several items; a text, a mapping and a payload are one."""
     return isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping | Payload)
 
 
@@ -241,7 +241,7 @@ def _call(function: Callable[[Any], Any], argument: Any) -> Any:
     answer = function(argument)
     if not inspect.isawaitable(answer):
         return answer
-    # The calling thread may have a running event loop, so this one gets a thread of its own.
+    # The calling thread may have a running event loop, so the coroutine runs in another thread.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _wait_for(answer)).result()
 

@@ -1,7 +1,7 @@
-"""Search by the indexes of words and of vectors: which entries fit, and which are visible.
+"""Search by the indexes of words and of vectors: which entries match, and which are visible.
 
 Engines that keep such indexes implement the primitives of the section "The indexes of words and of
-vectors" in `transaction.py`. What an index lacks is looked through here.
+vectors" in `transaction.py`. Entries that are not indexed yet are read and compared here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Near = tuple[float, int]
 async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     """Find the visible entries with the rarest words and with the nearest vectors.
 
-    What the indexes lack is found as if they had it. None if there are no indexes.
+    Entries that are not indexed are found as well. None if there are no indexes.
     """
     scope = await tx.find_scope(op)
     if scope is None:
@@ -48,15 +48,15 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     reader = _Reader(tx, op)
     ids, statistics, rest = await _find_words(tx, dict(op.words), scope, op.limit)
     terms = frozenset(statistics.frequency)
-    lacking = await _look_through(tx, reader, scope, terms)
-    for term, others in lacking.ids.items():
+    unindexed = await _read_unindexed(tx, reader, scope, terms)
+    for term, others in unindexed.ids.items():
         ids[term] = [*ids.get(term, ()), *others]
-    statistics = statistics.add(lacking.statistics)
-    ordered = [*lacking.damaged, *ranking.order_matches(ids, statistics)]
+    statistics = statistics.add(unindexed.statistics)
+    ordered = [*unindexed.damaged, *ranking.order_matches(ids, statistics)]
     stop = await reader.read_first(ordered)
     more = stop < len(ordered) or rest
     if op.vector is not None:
-        more = await _read_nearest(tx, reader, scope, op.vector, lacking.near) or more
+        more = await _read_nearest(tx, reader, scope, op.vector, unindexed.near) or more
     dropped = tuple(sorted({term for term, _ in op.words} - terms))
     return MatchPage(reader.get_matches(), more, statistics, dropped)
 
@@ -64,9 +64,9 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
 async def _find_words(
     tx: Transaction, words: Mapping[str, str], scope: SearchScope, limit: int
 ) -> tuple[Ids, Statistics, bool]:
-    """Find the entries with each word; also return whether other words may find more.
+    """Find the entries with each word; also return whether there may be more of them.
 
-    In a large scope, words that many have are left out of the statistics, and not looked for.
+    In a large scope, common words are left out, also of the statistics.
     """
     if not words:
         return {}, Statistics(0, 0.0, {}), False
@@ -88,7 +88,7 @@ async def _find_words(
 
 
 def _drop_common(counts: Mapping[str, int], total: int) -> dict[str, int]:
-    """Leave out words that many have; if all that are there have many, the rarest one remains."""
+    """Leave out common words. If all words that occur are common, keep the rarest of them."""
     most = ranking.compute_common_count(total)
     kept = {term: count for term, count in counts.items() if count <= most}
     if len(kept) < len(counts) and not any(kept.values()):
@@ -100,10 +100,9 @@ def _drop_common(counts: Mapping[str, int], total: int) -> dict[str, int]:
 async def _count_words(
     tx: Transaction, words: Mapping[str, str], scope: SearchScope
 ) -> tuple[dict[str, int], Ids]:
-    """Count the entries with each word, without words that many have.
+    """Count the entries with each word, leaving out common words as `_drop_common` does.
 
-    If all that are there have many, the rarest one remains. Also returns the entries with words
-    that had to be found for that.
+    Also return the entries of the words that were found instead of counted.
     """
     most = ranking.compute_common_count(scope.total)
     counts = await tx.count_words(words, scope, most + 1)
@@ -124,45 +123,45 @@ async def _find_others(
     ids: Mapping[str, Collection[int]],
     counts: Mapping[str, int],
 ) -> Ids:
-    """Find which of the entries that were found have other words, too."""
+    """Find which of the entries in `ids` have other words, too."""
     among = frozenset[int]().union(*ids.values())
     missing = {term: words[term] for term in words if term not in ids}
     if not missing:
         return {}
-    # To look at one entry takes longer than to find one by a word.
+    # Checking one entry takes longer than finding one by a word.
     few = 2 * len(among) < sum(counts[term] for term in missing)
     found = (await tx.find_words(missing, scope, among=among if few else None)).ids
     return {term: among.intersection(each) for term, each in found.items()}
 
 
-class _Lacking(NamedTuple):
-    """Visible entries that the indexes lack."""
+class _Unindexed(NamedTuple):
+    """Visible entries that are not indexed."""
 
-    # With each word, and the similarity of each with a vector.
+    # The entries with each word, and those with a vector.
     ids: Ids
     near: list[Near]
-    # To be read, so that the damage is reported.
+    # These are decoded with the matches, which reports the damage.
     damaged: list[int]
     statistics: Statistics
 
 
-async def _look_through(
+async def _read_unindexed(
     tx: Transaction, reader: _Reader, scope: SearchScope, terms: frozenset[str]
-) -> _Lacking:
-    """Look through the visible entries that the indexes lack."""
-    lacking = await tx.find_unindexed(scope, SEARCH_ENTRIES_MAX + 1)
-    if len(lacking) > SEARCH_ENTRIES_MAX:
+) -> _Unindexed:
+    """Read the visible entries that are not indexed, and count their words."""
+    unindexed = await tx.find_unindexed(scope, SEARCH_ENTRIES_MAX + 1)
+    if len(unindexed) > SEARCH_ENTRIES_MAX:
         raise LimitError(
-            f"more than {SEARCH_ENTRIES_MAX} of the entries that this search is about are not in"
-            " the index yet; add them by reindex(), or narrow the search with sessions= or under=",
+            f"more than {SEARCH_ENTRIES_MAX} entries in the scope of this search are not indexed"
+            " yet; add them by reindex(), or narrow the search with sessions= or under=",
             limit=SEARCH_ENTRIES_MAX,
         )
     ids: dict[str, list[int]] = {term: [] for term in terms}
     near: list[Near] = []
     damaged: list[int] = []
     total = words = 0
-    for start in range(0, len(lacking), PAGE_ENTRIES_MAX):
-        shown = await reader.read_visible(lacking[start:][:PAGE_ENTRIES_MAX])
+    for start in range(0, len(unindexed), PAGE_ENTRIES_MAX):
+        shown = await reader.read_visible(unindexed[start:][:PAGE_ENTRIES_MAX])
         for entry_id, entry in shown.items():
             indexed = parse_indexed(entry.kind, entry.envelope)
             if indexed is None:
@@ -176,7 +175,7 @@ async def _look_through(
                 near.append((compare(reader.op.vector, indexed.vector), entry_id))
     frequency = {term: len(each) for term, each in ids.items()}
     statistics = Statistics(total, words / total if total else 0.0, frequency)
-    return _Lacking({**ids}, near, damaged, statistics)
+    return _Unindexed({**ids}, near, damaged, statistics)
 
 
 async def _read_nearest(
@@ -184,19 +183,19 @@ async def _read_nearest(
     reader: _Reader,
     scope: SearchScope,
     vector: Sequence[float],
-    lacking: Sequence[Near],
+    unindexed: Sequence[Near],
 ) -> bool:
     """Keep the visible entries with the nearest vectors; return whether there are others."""
     limit = max(SEARCH_MATCHES, 2 * reader.op.limit)
     while True:
         indexed = await tx.find_nearest(vector, reader.op.embedder, scope, limit)
         is_all = len(indexed) < limit
-        # What is not among these is not nearer.
+        # Entries beyond these are not nearer.
         border = -math.inf if is_all else indexed[-1][0]
-        near = [each for each in (*lacking, *indexed) if each[0] >= border]
+        near = [each for each in (*unindexed, *indexed) if each[0] >= border]
         near.sort(reverse=True)
         stop = await reader.read_first([entry_id for _, entry_id in near])
-        # Others are as near, as far as single precision can tell.
+        # In single precision, entries within this margin are as near as the last one.
         reach = near[stop - 1][0] - compute_margin(len(vector)) if stop else 0.0
         if is_all or border < reach:
             close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
@@ -206,7 +205,7 @@ async def _read_nearest(
 
 
 class _Reader:
-    """Reads the entries of a search that are visible, and keeps those that were found."""
+    """Reads the visible entries of a search, and keeps its matches."""
 
     def __init__(self, tx: Transaction, op: FindMatches) -> None:
         self.op = op
@@ -223,7 +222,7 @@ class _Reader:
         return {
             entry_id: entry
             for entry_id, entry in (await self._tx.read_found(names)).items()
-            # One of another kind than it says is damaged, and reported when it is decoded.
+            # An entry of another kind than its row says is damaged; decoding it reports that.
             if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
         }
 
@@ -249,7 +248,7 @@ class _Reader:
         return replaced
 
     async def read_first(self, ids: Sequence[int], limit: int | None = None) -> int:
-        """Keep the first `limit` that are visible and current; return how many were looked at."""
+        """Keep the first `limit` that are visible and current; return how many were read."""
         limit = limit or self.op.limit
         count = start = 0
         while start < len(ids) and count < limit:
@@ -265,7 +264,7 @@ class _Reader:
         return min(start, len(ids))
 
     def get_matches(self) -> tuple[SessionMatches, ...]:
-        """Return what was kept, by session."""
+        """Return the matches, by session."""
         matches: list[SessionMatches] = []
         for number, found in self._found.items():
             state = self._states[number]

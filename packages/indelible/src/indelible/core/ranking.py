@@ -1,6 +1,6 @@
-"""How search ranks what it looked at: by words, by nearness to a vector, or by both.
+"""The ranking of a search: by words, by nearness to a vector, or by both.
 
-Everything here is a pure function of the documents, so every engine ranks in the same way.
+Everything here is a pure function of the documents, so all engines rank in the same way.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from indelible.core.limits import COMMON_WORD_SHARE
 from indelible.core.words import load_function_terms
 from indelible.model import Kind
 
-# BM25, with the constants that full-text engines use.
+# BM25F: the words of a document and of those beside it are counted together, each normalized by the
+# length of its own document, and the sum of a word is saturated.
 _SATURATION: Final = 1.2
-_LENGTH_SHARE: Final = 0.75
-# What a document adds to those beside it in its session: an answer often lacks the words of its
-# question.
-NEIGHBOUR_SHARES: Final = {1: 0.5, 2: 0.25}
+_LENGTH_SHARE: Final = 0.5
+# How much a word counts one or two documents away in the same session: an answer often lacks the
+# words of its question.
+NEIGHBOUR_SHARES: Final = {1: 0.3, 2: 0.15}
 # What a session adds to each of its documents: if it has several of the words, it is about them.
-_SESSION_SHARE: Final = 0.6
+_SESSION_SHARE: Final = 0.15
 # How much more a document counts if the query names its author.
 _AUTHOR_FACTOR: Final = 1.5
 # How much function words and the names of authors count. Questions are full of them, and in a short
 # conversation some are rare, which says nothing about its subject; a name says most often who is
 # meant, not what.
 _MINOR_SHARE: Final = 0.1
-# Reciprocal rank fusion. Words count for more: a near vector alone is often about something else.
+# Reciprocal rank fusion. Words count for more: the nearest vector is often about something else.
 _FUSION_OFFSET: Final = 10
 _VECTOR_WEIGHT: Final = 0.6
 
 
 @dataclass(slots=True)
 class Document:
-    """What is known of an entry that was looked at."""
+    """An entry that may be a hit."""
 
     session: str
     position: int
@@ -44,7 +45,7 @@ class Document:
     # Its place among the visible messages of its session, or among the memories of its collection;
     # None for other kinds, which have no neighbours. Only differences matter.
     order: int | None
-    # How many words it has, and how often each word of the query.
+    # The number of its words, and how often it has each word of the query.
     length: int
     counts: Mapping[str, int]
     authors: frozenset[str]
@@ -53,7 +54,7 @@ class Document:
 
 
 class Ranked(NamedTuple):
-    """A document of the result: its score, and its rank in each list that made it."""
+    """A ranked document with its score, and its rank by text and by vector."""
 
     document: Document
     score: float
@@ -61,9 +62,9 @@ class Ranked(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What a score depends on beside the document: a word counts for more the fewer have it."""
+    """The statistics of BM25: a word counts for more if fewer documents have it."""
 
-    # How many documents there are, and how many words they have on average.
+    # The number of documents, and of words in one of them on average.
     total: int
     average: float
     # How many documents have each word.
@@ -77,7 +78,7 @@ class Statistics(NamedTuple):
         return Statistics(total, words / total if total else 0.0, both)
 
     def weigh(self, term: str) -> float:
-        """Compute how much a word counts."""
+        """Compute the weight of a word."""
         frequency = self.frequency.get(term, 0)
         rarity = math.log(1 + max(0.0, self.total - frequency + 0.5) / (frequency + 0.5))
         return rarity * (_MINOR_SHARE if term in load_function_terms() else 1.0)
@@ -92,24 +93,24 @@ def compute_statistics(documents: Sequence[Document]) -> Statistics:
 
 
 class Occurrences(NamedTuple):
-    """Which entries have which words, by an index: the ids of the entries of each word."""
+    """The entries with each word, by an index."""
 
-    # How many entries there are, and how many words they have on average.
+    # The number of entries in the scope, and of words in one of them on average.
     total: int
     average: float
     ids: Mapping[str, Collection[int]]
 
 
 def compute_common_count(total: int) -> int:
-    """Compute how many of so many entries may have a word that is not a common one."""
+    """Compute in how many of `total` entries a word may occur without being a common one."""
     return max(1, int(total * COMMON_WORD_SHARE))
 
 
 def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
     """Choose the words that decide which entries come first.
 
-    At least `limit` entries have one of them that counts for more than all other words together.
-    Whatever has none of the leading words comes after these.
+    At least `limit` entries have one of them that counts for more than all other words together,
+    so they come before every entry without a leading word.
     """
     counts = statistics.frequency
     weights = sorted(((statistics.weigh(term), term) for term in counts), reverse=True)
@@ -124,7 +125,7 @@ def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
 
 
 def order_matches(ids: Mapping[str, Collection[int]], statistics: Statistics) -> list[int]:
-    """Order the entries by the weight of the words that they have; of equal ones, the newest first.
+    """Order entries by the weight of their words; of equal ones, the newest comes first.
 
     Ids grow with the position, and with the number of the session.
     """
@@ -144,20 +145,23 @@ def order_matches(ids: Mapping[str, Collection[int]], statistics: Statistics) ->
 
 
 def find_near(orders: Iterable[int]) -> set[int]:
-    """Return the orders of what is beside these messages."""
+    """Return the orders of the neighbours of these messages."""
     return {
         order + sign * step for order in orders for step in NEIGHBOUR_SHARES for sign in (-1, 1)
     }
 
 
 def choose_best(
-    documents: Sequence[Document], terms: Collection[str], statistics: Statistics
+    documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
 ) -> list[Document]:
     """Order the documents that have a word of the query by their own words, the best first."""
-    authors = _find_authors(documents, frozenset(terms))
-    scores = _compute_bm25(documents, frozenset(terms), authors, statistics)
-    for number in scores:
-        scores[number] *= _AUTHOR_FACTOR if documents[number].authors & authors else 1.0
+    authors = _find_authors(documents, terms)
+    weights = _weigh(terms, authors, statistics)
+    scores = {
+        number: _score_words(counts, weights)
+        * (_AUTHOR_FACTOR if documents[number].authors & authors else 1.0)
+        for number, counts in _normalize(documents, statistics).items()
+    }
     return [documents[number] for number in _sort(documents, scores)]
 
 
@@ -176,16 +180,13 @@ def _list_similarities(documents: Sequence[Document]) -> dict[int, float]:
 
 
 def rank(
-    documents: Sequence[Document],
-    terms: Collection[str],
-    statistics: Statistics | None = None,
+    documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
 ) -> list[Ranked]:
-    """Rank the documents that have something of the query, the best first.
+    """Rank the documents that match by text or by vector, the best first.
 
     Of equal ones of a session, the newest comes first.
     """
-    statistics = compute_statistics(documents) if statistics is None else statistics
-    by_text = _score_text(documents, frozenset(terms), statistics)
+    by_text = _score_text(documents, terms, statistics)
     by_vector = _list_similarities(documents)
     ranks: dict[int, dict[str, int]] = {}
     for name, scores in (("text", by_text), ("vector", by_vector)):
@@ -221,14 +222,16 @@ def _score_text(
     A message is found by its neighbours alone. A memory is not: it only counts for more.
     """
     authors = _find_authors(documents, terms)
-    own = _compute_bm25(documents, terms, authors, statistics)
-    scores = dict(own)
+    weights = _weigh(terms, authors, statistics)
+    own = _normalize(documents, statistics)
+    # The words of each document and of its neighbours.
+    windows = {number: dict(counts) for number, counts in own.items()}
     numbers = {
         (document.session, document.kind, document.order): number
         for number, document in enumerate(documents)
         if document.kind is Kind.MESSAGE or number in own or document.similarity is not None
     }
-    for number, score in own.items():
+    for number, counts in own.items():
         document = documents[number]
         if document.order is None:
             continue
@@ -236,12 +239,15 @@ def _score_text(
             places = (document.order - step, document.order + step)
             for other in (numbers.get((document.session, document.kind, at)) for at in places):
                 if other is not None:
-                    scores[other] = scores.get(other, 0.0) + share * score
-    sessions = _score_sessions(documents, _weigh(terms, authors, statistics))
-    for number in scores:
-        scores[number] += _SESSION_SHARE * sessions[documents[number].session]
-        if documents[number].authors & authors:
-            scores[number] *= _AUTHOR_FACTOR
+                    window = windows.setdefault(other, {})
+                    for term, count in counts.items():
+                        window[term] = window.get(term, 0.0) + share * count
+    sessions = _score_sessions(documents, weights)
+    scores: dict[int, float] = {}
+    for number, window in windows.items():
+        document = documents[number]
+        score = _score_words(window, weights) + _SESSION_SHARE * sessions[document.session]
+        scores[number] = score * (_AUTHOR_FACTOR if document.authors & authors else 1.0)
     return scores
 
 
@@ -249,40 +255,41 @@ def _score_sessions(
     documents: Sequence[Document], weights: Mapping[str, float]
 ) -> dict[str, float]:
     """Score sessions by all words of their documents, whatever their length."""
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, float]] = {}
     for document in documents:
         own = counts.setdefault(document.session, {})
         for term, count in document.counts.items():
-            own[term] = own.get(term, 0) + count
-    return {
-        session: sum(weights[term] * count / (count + _SATURATION) for term, count in found.items())
-        for session, found in counts.items()
-    }
+            own[term] = own.get(term, 0.0) + count
+    return {session: _score_words(found, weights) for session, found in counts.items()}
 
 
 def _weigh(
     terms: frozenset[str], authors: frozenset[str], statistics: Statistics
 ) -> dict[str, float]:
-    """Compute how much each word counts; one that is the name of an author counts for less."""
+    """Compute the weights of words; the name of an author counts for less."""
     return {
         term: statistics.weigh(term) * (_MINOR_SHARE if term in authors else 1.0) for term in terms
     }
 
 
-def _compute_bm25(
-    documents: Sequence[Document],
-    terms: frozenset[str],
-    authors: frozenset[str],
-    statistics: Statistics,
-) -> dict[int, float]:
+def _normalize(
+    documents: Sequence[Document], statistics: Statistics
+) -> dict[int, dict[str, float]]:
+    """Count the words of the query in each document that has any; in a long one, each for less."""
     average = statistics.average or 1
-    weights = _weigh(terms, authors, statistics)
-    scores: dict[int, float] = {}
+    counts: dict[int, dict[str, float]] = {}
     for number, document in enumerate(documents):
-        norm = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * document.length / average)
         if document.counts:
-            scores[number] = sum(
-                weights[term] * count * (_SATURATION + 1) / (count + norm)
-                for term, count in document.counts.items()
-            )
-    return scores
+            norm = 1 - _LENGTH_SHARE + _LENGTH_SHARE * document.length / average
+            counts[number] = {term: count / norm for term, count in document.counts.items()}
+    return counts
+
+
+def _score_words(counts: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Sum up the weights of words; a word that comes often counts for less each time.
+
+    `fsum` rounds once, so the sum does not depend on the order of the words.
+    """
+    return math.fsum(
+        weights[term] * count / (count + _SATURATION) for term, count in counts.items()
+    )

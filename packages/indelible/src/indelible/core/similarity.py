@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Final
 
-# Squares of numbers of this size are exact enough, and do not overflow.
+# The squares of numbers between these neither overflow nor lose precision.
 _LENGTH_MIN: Final = 1e-100
 _LENGTH_MAX: Final = 1e100
 
 
-# Less than any similarity: of vectors that cannot be compared.
+# The similarity of vectors that cannot be compared: less than that of any others.
 NOT_COMPARABLE: Final = -2.0
 
 
 def compare(unit: Sequence[float], other: Sequence[float] | None) -> float:
-    """Compute the cosine similarity if there are two vectors of one dimension."""
+    """Compute the cosine similarity of two vectors, if they have the same dimension."""
     if other is None or len(other) != len(unit):
         return NOT_COMPARABLE
     return compute_cosine(unit, other)
@@ -27,8 +27,7 @@ def compare(unit: Sequence[float], other: Sequence[float] | None) -> float:
 def pack_unit(vector: Sequence[float]) -> bytes:
     """Pack a vector at length 1 in single precision, as the indexes of vectors have it.
 
-    At that length no part is too large for single precision, and one that is too small for it makes
-    no difference.
+    At that length no part overflows single precision, and one that underflows makes no difference.
     """
     return struct.pack(f"<{len(vector)}f", *scale_to_unit(vector))
 
@@ -49,8 +48,8 @@ def compute_margin(dimension: int) -> float:
     With u = 2**-24, a sum of n products in single precision, in any order, is wrong by at most
     n * u / (1 - n * u) of the lengths. A cosine has three of them: the product of two vectors and
     the squares of their lengths. Rounding the vectors turns each by at most u. So it is wrong by
-    less than 2 * (n + 2) * u / (1 - n * u), and a difference of two by twice that. This is nearly
-    twice as much again.
+    less than 2 * (n + 2) * u / (1 - n * u), and the difference of two by twice that. The result is
+    nearly twice that bound.
     """
     return 8 * (dimension + 8) * 2.0**-24
 

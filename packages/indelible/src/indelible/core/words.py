@@ -1,4 +1,4 @@
-"""The words of a text: how they are compared, counted, and shown in a snippet."""
+"""The words of a text: tokens, their counts, and snippets."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
-# The tokenizer, as SQLite's full-text search names it: words between spaces and signs, without
-# diacritics and case, and without English endings. Indexes record it; another one needs new
-# formats, whose migrations empty them.
+# The tokenizer, as SQLite's full-text search names it: it splits at spaces and punctuation, and
+# removes case, diacritics and English endings. The indexes record it: another tokenizer needs a new
+# format of each, whose migration empties the index.
 TOKENIZER: Final = ("porter", "unicode61", "remove_diacritics", "2")
-# Function words, which say nothing about a subject.
+# Function words, which say little about the subject of a text.
 _FUNCTION_WORDS: Final = """
     a an and any are as at be been being but by can could did do does doing done for from had has
     have having he her him his how i if in into is it its me might my of on or our she should so
     some such than that the their them then there these they this those to too us was we were what
     when where which who whom whose why will with would you your"""
-# About how long a snippet is, and what comes before its first matching word.
+# The length of a snippet, and of its part before the first matching word, approximately.
 _SNIPPET_BYTES: Final = 240
 _SNIPPET_LEAD_BYTES: Final = 60
 
 
 class Token(NamedTuple):
-    """A word of a text: its bytes in UTF-8, and what it is compared by."""
+    """A word of a text: its place in the UTF-8 bytes, and its normalized form."""
 
     start: int
     stop: int
@@ -35,7 +35,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def list_terms(text: str) -> list[str]:
-    """List the words of a text as they are compared."""
+    """List the normalized words of a text."""
     data = text.encode("utf-8", "replace")
     terms: list[str] = _load_tokenizer()(
         data, 4, None, include_offsets=False, include_colocated=False
@@ -45,14 +45,14 @@ def list_terms(text: str) -> list[str]:
 
 @cache
 def _load_tokenizer() -> Callable[..., Any]:
-    # SQLite is only imported by those who use it or search.
+    # Stores on other engines need SQLite only to search.
     import apsw  # noqa: PLC0415
 
     return apsw.Connection("").fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
 
 
 def choose_words(query: str) -> dict[str, str]:
-    """Return the words of a query: how each is compared, and how it was written first."""
+    """Return the normalized words of a query, each with how it was first written."""
     data = query.encode("utf-8", "replace")
     words: dict[str, str] = {}
     for start, stop, term in tokenize(query):
@@ -61,26 +61,25 @@ def choose_words(query: str) -> dict[str, str]:
 
 
 def count_terms(text: str, terms: frozenset[str]) -> tuple[int, dict[str, int]]:
-    """Count the words of a text, and those of a query in it."""
+    """Count all words of a text, and each word of a query in it."""
     words = list_terms(text)
-    # In one order, so that sums over them are the same whenever they are.
-    return len(words), {term: words.count(term) for term in sorted(terms.intersection(words))}
+    return len(words), {term: words.count(term) for term in terms.intersection(words)}
 
 
 @cache
 def load_function_terms() -> frozenset[str]:
-    """Return the function words as they are compared."""
+    """Return the function words, normalized."""
     return frozenset(token.term for token in tokenize(_FUNCTION_WORDS))
 
 
 @lru_cache(1024)
 def find_name_terms(name: str) -> frozenset[str]:
-    """Return the words of a name."""
+    """Return the normalized words of a name."""
     return frozenset(list_terms(name))
 
 
 def build_snippet(text: str, terms: Collection[str]) -> str:
-    """Cut the part out of a text with its first matching words, which are in brackets."""
+    """Cut out the part of a text with its first matching words, and put these into brackets."""
     data = text.encode("utf-8", "replace")
     tokens = [token for token in tokenize(text) if token.term in terms]
     first = tokens[0].start if tokens else 0
@@ -101,7 +100,7 @@ def build_snippet(text: str, terms: Collection[str]) -> str:
 
 
 def _find_border(data: bytes, near: int) -> int:
-    """Return a place at a space or, if there is none near, between two characters."""
+    """Return the place after the next space or, if none is near, between two characters."""
     space = data.find(b" ", near, near + _SNIPPET_LEAD_BYTES)
     if space >= 0:
         return space + 1

@@ -1,7 +1,7 @@
 """Search: the primitives that find entries by their words and vectors.
 
-A small scope is scanned; a large one is searched by the index of words. There, common words are
-expensive, since every row that has one is visited: the server's statistics say which these are.
+A small scope is scanned; in a large one, the index is used. There the time for a common word goes
+into visiting each of its rows. The server's statistics say which words are common.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope
 from indelible.core.similarity import NOT_COMPARABLE, compare, round_unit
 
-# A scope with up to this many entries is scanned; a larger one is searched by the index.
+# Entries that are scanned; in a larger scope, the index is used.
 SCAN_ENTRIES_MAX: Final = 20_000
-# A namespace with more sessions is large, whatever their entries; they are not counted.
+# Sessions of a namespace whose entries are counted; with more, the scope is a large one.
 _SESSIONS_MAX: Final = SCAN_ENTRIES_MAX
+# Words of one statement, which has a column for each; the server allows 1,600.
+_WORDS_MAX: Final = 200
 _OF_IDS: Final = """
     FROM unnest($1::bigint[]) AS found (id)
     JOIN indelible.entry ON session = id >> 32 AND position = id & 4294967295"""
@@ -43,7 +45,7 @@ _WITHIN: Final = "($1::bigint[] IS NULL OR session = ANY ($1))"
 _UNINDEXED: Final = f"""
     SELECT {ENTRY_ID} FROM indelible.entry WHERE {IS_UNINDEXED} AND {_WITHIN}
         AND session IN (SELECT number FROM indelible.session WHERE namespace = $2) LIMIT $3"""
-# The schema of pgvector, if this role may use it. Looked up each time, since it may come and go.
+# The schema of pgvector, if this role may use it. Not cached: it may be installed at any time.
 _EXTENSION: Final = """
     SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS place
         ON place.oid = extnamespace
@@ -53,16 +55,15 @@ DIMENSIONS_MAX: Final = 16_000
 _OF_EMBEDDER: Final = f"""
     FROM indelible.entry WHERE vector IS NOT NULL AND embedder = $2 AND {_WITHIN}"""
 _VECTORS: Final = f"SELECT array_send(vector), {ENTRY_ID} {_OF_EMBEDDER}"
-# CASE is evaluated in order, so vectors of another length are not cast. A vector of zeros has no
-# direction, so its distance is NaN.
+# CASE keeps vectors of another length from being cast. The distance of a vector of zeros is NaN.
 _SIMILARITIES: Final = f"""
     SELECT CASE WHEN cardinality(vector) = cardinality($3::real[])
             THEN 1 - coalesce(nullif(vector::%(schema)s.vector
                 OPERATOR(%(schema)s.<=>) $3::real[]::%(schema)s.vector, 'NaN'), 1)
             ELSE {NOT_COMPARABLE} END AS similarity, {ENTRY_ID} {_OF_EMBEDDER}
     ORDER BY similarity DESC LIMIT $4"""
-# Estimates from the server's statistics: the rows of the table, with all its partitions, and the
-# words of a row. As long as there are no statistics, the sessions say how many rows there are.
+# Estimates by the server's statistics: rows of the table with its partitions, and words in a row.
+# Without statistics, the sessions say how many rows there are.
 _SIZE: Final = """
     SELECT coalesce(
             sum(reltuples / nullif(relpages, 0) * pg_relation_size(pg_class.oid)
@@ -73,7 +74,7 @@ _SIZE: Final = """
     LEFT JOIN pg_stats ON schemaname = 'indelible' AND tablename = relname
         AND pg_stats.attname = pg_attribute.attname
     WHERE relnamespace = to_regnamespace('indelible') AND pg_attribute.attname = 'words'"""
-# The share of the rows that have a word, for words that are common.
+# The share of the rows that have a word, for the common words among the server's statistics.
 _SHARES: Final = """
     SELECT word, max(share) FROM pg_stats,
         unnest(most_common_elems::text::integer[], most_common_elem_freqs) AS common (word, share)
@@ -82,11 +83,15 @@ _SHARES: Final = """
 _FIND: Final = f"""
     (SELECT string_agg(int8send({ENTRY_ID}), '') FROM indelible.entry
         WHERE words @> ARRAY[${{nth}}::integer] AND {_WITHIN})"""
+# Because of OFFSET, the planner looks up each range by the primary key. Without it, it may read a
+# whole table, since it overestimates the rows of a range.
 _READ: Final = f"""
     SELECT {ENTRY_ID}, position, kind, written_at, payload, {CONTENT.format(salt="salt")}
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS found (start, stop, salt)
-    JOIN indelible.entry ON session = start >> 32
-        AND position >= start & 4294967295 AND position < stop - (start >> 32 << 32)"""
+    CROSS JOIN LATERAL (
+        SELECT * FROM indelible.entry WHERE session = start >> 32
+            AND position >= start & 4294967295 AND position < stop - (start >> 32 << 32) OFFSET 0
+    ) AS entry"""
 
 
 async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
@@ -95,7 +100,7 @@ async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
         wanted = BytesArray(name.encode() for name in op.sessions)
         sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, wanted))
     elif op.under is not None:
-        # The character after the slash is the zero.
+        # "0" is the character after "/".
         bounds = (each.encode() for each in (op.under, f"{op.under}/", f"{op.under}0"))
         below = f"{_SESSIONS} AND (name = $2 OR name > $3 AND name < $4)"
         sessions = Sql(below, (context.namespace, *bounds))
@@ -114,7 +119,7 @@ async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
 
 
 async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, int]:
-    """Estimate how many entries have each word, for those that the statistics list as common."""
+    """Estimate how many entries have each word, for words in the server's statistics."""
     numbers = dict(zip(words, hash_terms(words), strict=True))
     shares: dict[int, float] = dict(await Sql(_SHARES, (IntArray(numbers.values()),)))
     return {
@@ -127,7 +132,16 @@ async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, i
 async def find_words(
     words: Sequence[str], scope: SearchScope, among: Collection[int] | None
 ) -> Occurrences:
-    """Find the entries that have each word: by the index, or by a scan of a small scope."""
+    """Find the entries that have each word."""
+    starts = range(0, len(words), _WORDS_MAX)
+    parts = [await _find_words(words[at : at + _WORDS_MAX], scope, among) for at in starts]
+    return parts[0]._replace(ids={term: ids for part in parts for term, ids in part.ids.items()})
+
+
+async def _find_words(
+    words: Sequence[str], scope: SearchScope, among: Collection[int] | None
+) -> Occurrences:
+    """Find entries by the index or, in a small scope and among some entries, by a scan."""
     numbers = hash_terms(words)
     if scope.is_large and among is None:
         queries = ",".join(_FIND.format(nth=nth) for nth in range(2, len(words) + 2))
@@ -135,7 +149,7 @@ async def find_words(
         ids = {term: _parse_ids(each) for term, each in zip(words, found, strict=True)}
         return Occurrences(scope.total, scope.average, ids)
     if among is None:
-        # The planner prefers an index scan of the primary key, which takes a quarter longer.
+        # The planner prefers an index scan on the primary key, which takes a quarter longer.
         await Do("SET LOCAL enable_indexscan = off")
         rows = await Sql(_build_scan(len(words), _OF_SESSIONS), (_to_sessions(scope), *numbers))
         await Do("SET LOCAL enable_indexscan TO DEFAULT")
@@ -148,7 +162,7 @@ async def find_words(
 
 @cache
 def _build_scan(count: int, source: str) -> str:
-    """Build the query that scans for `count` words, and counts all words of the scope."""
+    """Build the query for the entries with each of `count` words, and for the totals."""
     columns = "".join(
         f", string_agg(int8send({ENTRY_ID}), '') FILTER (WHERE ${nth}::integer = ANY (words))"
         for nth in range(2, count + 2)

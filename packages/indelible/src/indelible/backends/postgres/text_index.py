@@ -1,8 +1,8 @@
 """The columns of an entry for search, and the maintenance of the index of words.
 
-An entry's row has a number for each of its words, and a GIN index covers these numbers, so words
-are written and deleted with their entry. Two words may have the same number: the plan counts the
-words of the entries that are found. The row also has the vector, at length 1 in single precision.
+The row of an entry has a hash of each of its words, in an array with a GIN index. So the index is
+written and deleted with the entry. Two words may have the same hash: the plan counts the words of
+the entries that were found. The row also has the vector, at length 1 in single precision.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IS_UNINDEXED: Final = f"words IS NULL AND {_IS_SEARCHED}"
 _ARRAY_HEADER: Final = 20
 # Session and position as one number.
 ENTRY_ID: Final = "(session << 32 | position)"
-# Locked, so that nobody erases or replaces an entry before its words are written.
+# The lock makes others wait who erase or replace an entry before its words are written.
 _PAGE: Final = f"""
     SELECT {ENTRY_ID}, kind, payload FROM indelible.entry
     WHERE (session, position) >= ($1::bigint >> 32, $1 & 4294967295) AND ({{wanted}})
@@ -40,14 +40,14 @@ _UPDATE: Final = """
     FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::text[])
         AS new (id, words, embedder, vector)
     WHERE session = id >> 32 AND position = id & 4294967295"""
-# In order, so that the last row says where the next page begins.
+# In order, since the next page begins after the last row.
 _INDEXED: Final = """
     SELECT position, kind, payload, words, embedder, array_send(vector) FROM indelible.entry
     WHERE session = $1 AND position >= $2 ORDER BY position LIMIT $3"""
 
 
 class IndexedColumns(NamedTuple):
-    """The columns of an entry for search; None for what the entry does not have."""
+    """The indexed columns of an entry's row; None for those that do not apply."""
 
     # The numbers of its words, sorted.
     words: list[int] | None = None
@@ -60,7 +60,7 @@ def compute_columns(kind: Kind | None, envelope: bytes, *, search: bool = True) 
 
     Without `search`, there are no words.
     """
-    # A message has no vector, and parsing it takes a fifth of the client's time for an append.
+    # A message has no vector. Parsing it would take a fifth of the client's time for an append.
     indexed = parse_indexed(kind, envelope) if search or kind is not Kind.MESSAGE else None
     if indexed is None:
         return IndexedColumns()
@@ -71,25 +71,25 @@ def compute_columns(kind: Kind | None, envelope: bytes, *, search: bool = True) 
 
 
 def encode_embedder(embedder: str) -> bytes:
-    """Encode the name of an embedder. A query may have one that could not be stored."""
+    """Encode an embedder's name. A query may have a name that could not be stored."""
     return embedder.encode("utf-8", "surrogatepass")
 
 
 def format_array(numbers: Iterable[float] | None) -> str | None:
-    """Format numbers as an array literal."""
+    """Format numbers as the text of an array."""
     return None if numbers is None else "{" + ",".join(map(repr, numbers)) + "}"
 
 
 def parse_vector(sent: bytes) -> tuple[float, ...]:
-    """Parse a binary array of `real`: a header, then each number behind its length."""
-    # A damaged array may be empty or have NULLs, and is then read as other numbers.
+    """Parse an array of `real` in the server's binary form: a header, then a length before each."""
+    # A damaged array may be empty or contain nulls; the latter are parsed as other numbers.
     if len(sent) <= _ARRAY_HEADER:
         return ()
     return struct.unpack_from("!" + "4xf" * ((len(sent) - _ARRAY_HEADER) // 8), sent, _ARRAY_HEADER)
 
 
 def hash_terms(terms: Collection[str]) -> list[int]:
-    """Return the numbers of words, which are signed, since the server has no unsigned type."""
+    """Hash words, to signed 32-bit integers as the column has them."""
     numbers = map(zlib.crc32, map(str.encode, terms))
     return list(struct.unpack(f"{len(terms)}i", struct.pack(f"{len(terms)}I", *numbers)))
 
@@ -128,7 +128,7 @@ async def agrees_with_entries(session: int) -> bool:
         for _, kind, payload, words, embedder, sent in rows:
             expected = compute_columns(KIND_BY_NUMBER.get(kind), payload)
             stored = words, embedder, None if sent is None else parse_vector(sent)
-            # An entry without words is known to be missing in the index, which is not damage.
+            # An entry without words is not indexed yet; searches read it.
             if stored not in (expected, expected._replace(words=None)):
                 return False
         if len(rows) < PAGE_ENTRIES_MAX:

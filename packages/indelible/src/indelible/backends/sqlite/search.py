@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from typing import Final
@@ -17,8 +18,10 @@ from indelible.core.ranking import Occurrences
 from indelible.core.rows import KIND_BY_NUMBER, SearchScope, split_entry_id
 from indelible.core.similarity import NOT_COMPARABLE, compare, pack_unit, unpack_unit
 
-# FTS5 looks for a word in one range of row ids at a time. With more ranges than this, it looks
-# through all that is between the first and the last.
+# A query of FTS5 covers one range of row ids. Another query takes about as long as stepping over so
+# many entries with the word.
+_SPAN_ROWS: Final = 100
+# For more ranges than this, the number of entries with a word is estimated.
 _SPANS_MAX: Final = 128
 
 Span = tuple[int, int]
@@ -32,12 +35,12 @@ _UNINDEXED: Final = """
         AND (?2 IS NULL OR number IN (SELECT value FROM json_each(?2)))) LIMIT ?3"""
 _VECTORS: Final = """
     SELECT vector, entry FROM entry_vector WHERE entry >= ? AND entry < ? AND embedder = ?"""
-# By sqlite-vec. A vector of zeros has no distance.
+# By sqlite-vec. The distance of a vector of zeros is null.
 _SIMILARITIES: Final = f"""
     SELECT CASE length(vector) WHEN length(?1)
             THEN 1 - ifnull(vec_distance_cosine(vector, ?1), 1) ELSE {NOT_COMPARABLE} END, entry
     FROM entry_vector WHERE entry >= ?2 AND entry < ?3 AND embedder = ?4"""
-# The salt of each session is subtracted later.
+# The caller subtracts the salt of the session.
 _READ: Final = f"""
     SELECT id, kind, written_at, payload, {CONTENT.replace(":salt", "0")} FROM entry
     WHERE id IN (SELECT value FROM json_each(?))"""
@@ -52,20 +55,14 @@ def find_scope(db: SqliteConnection, op: FindMatches) -> SearchScope:
         found = [row for name in op.sessions for row in db.execute(one, (db.namespace, name))]
     elif op.under is not None:
         below = f"{_SESSIONS} AND (name = ? OR name > ? AND name < ?)"
-        # What comes next after a slash is a zero.
+        # "0" is the character after "/".
         bounds = (op.under, f"{op.under}/", f"{op.under}0")
         found = db.execute(below, (db.namespace, *bounds))
     else:
         return SearchScope(None, stored, average, stored > COMMON_WORD_ENTRIES)
     names: dict[int, str] = dict(found)
-    spans = _build_spans(names)
-    total = sum(db.execute(_COUNT_ENTRIES, span)[0][0] for span in spans)
-    return SearchScope(
-        names,
-        total,
-        average,
-        total > COMMON_WORD_ENTRIES or len(spans) > _SPANS_MAX,
-    )
+    total = sum(db.execute(_COUNT_ENTRIES, span)[0][0] for span in _build_spans(names))
+    return SearchScope(names, total, average, total > COMMON_WORD_ENTRIES)
 
 
 def _build_spans(names: Collection[int] | None) -> list[Span]:
@@ -82,35 +79,36 @@ def _build_spans(names: Collection[int] | None) -> list[Span]:
     return spans
 
 
-def _choose_spans(scope: SearchScope) -> list[Span]:
-    """Choose the ranges that are looked through."""
-    spans = _build_spans(scope.names)
-    return [(spans[0][0], spans[-1][1])] if len(spans) > _SPANS_MAX else spans
-
-
 def count_words(
     db: SqliteConnection, words: Mapping[str, str], scope: SearchScope, most: int | None
 ) -> dict[str, int]:
-    """Count the entries with each word; those between scattered sessions count too."""
-    spans, limit = _choose_spans(scope), -1 if most is None else most
-    return {
+    """Count the entries with each word; for many ranges, by its share of all between them."""
+    spans, share = _build_spans(scope.names), 1.0
+    if len(spans) > _SPANS_MAX:
+        stored, _ = read_totals(db)
+        spans, share = [(spans[0][0], spans[-1][1])], scope.total / stored
+    limit = -1 if most is None else math.ceil(most / share)
+    counts = {
         term: sum(db.execute(_COUNT, (f'"{written}"', *span, limit))[0][0] for span in spans)
         for term, written in words.items()
     }
+    return {term: math.ceil(count * share) for term, count in counts.items()}
 
 
 def find_words(db: SqliteConnection, words: Mapping[str, str], scope: SearchScope) -> Occurrences:
     """Find the entries that have each word."""
-    spans = _choose_spans(scope)
-    ids: dict[str, list[int]] = {}
-    for term, written in words.items():
-        found = (each for span in spans for (each,) in db.execute(_FIND, (f'"{written}"', *span)))
-        ids[term] = [each for each in found if _is_within(each, scope)]
+    ids = {term: _find_word(db, written, scope.names) for term, written in words.items()}
     return Occurrences(scope.total, scope.average, ids)
 
 
-def _is_within(entry_id: int, scope: SearchScope) -> bool:
-    return scope.names is None or split_entry_id(entry_id)[0] in scope.names
+def _find_word(db: SqliteConnection, written: str, names: Collection[int] | None) -> list[int]:
+    phrase, spans = f'"{written}"', _build_spans(names)
+    if names is not None and len(spans) > 1:
+        most = _SPAN_ROWS * len(spans)
+        found = db.execute(f"{_FIND} LIMIT ?", (phrase, spans[0][0], spans[-1][1], most))
+        if len(found) < most:
+            return [each for (each,) in found if split_entry_id(each)[0] in names]
+    return [each for span in spans for (each,) in db.execute(_FIND, (phrase, *span))]
 
 
 def find_unindexed(db: SqliteConnection, scope: SearchScope, limit: int) -> list[int]:
@@ -124,14 +122,13 @@ def find_nearest(
 ) -> list[tuple[float, int]]:
     """Compare the vectors of an embedder: by sqlite-vec if it is installed."""
     near: list[tuple[float, int]] = []
-    for span in _choose_spans(scope):
+    for span in _build_spans(scope.names):
         if db.load_sqlite_vec():
             near += db.execute(_SIMILARITIES, (pack_unit(vector), *span, embedder))
         else:
             rows = db.execute(_VECTORS, (*span, embedder))
             near += [(compare(vector, unpack_unit(packed)), entry) for packed, entry in rows]
-    within = (found for found in near if _is_within(found[1], scope))
-    return nlargest(limit, within)
+    return nlargest(limit, near)
 
 
 def read_found(db: SqliteConnection, names: Mapping[int, str]) -> dict[int, StoredEntry]:

@@ -1,7 +1,7 @@
 """The indexes of words and of vectors, written in the transactions of the entries.
 
-That of words is an FTS5 table. It holds words, and no text: to remove an entry from it, FTS5 is
-given the text of that entry again. `unindexed` has the entries that both indexes lack.
+The index of words is an FTS5 table without content: to remove an entry, FTS5 needs its text again.
+The table `unindexed` names the entries that are in neither index.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
 from indelible.core.similarity import pack_unit
 from indelible.core.words import list_terms
 
-# Entries that are added at once. FTS5 writes a segment for each transaction, which takes about as
-# long as the entry itself; what waits is read by each search.
+# Entries that are indexed at once. FTS5 writes a segment for each transaction, which takes about as
+# long as writing the entry itself. Until then, searches read the waiting entries.
 PORTION: Final = 64
 
 _IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"
@@ -53,7 +53,7 @@ def add_entries(db: SqliteConnection, rows: Sequence[tuple[int, int, bytes]]) ->
     if db.indexes_text:
         ((waiting,),) = db.execute(_COUNT_WAITING, (PORTION + 1,))
         if waiting + len(added) >= PORTION:
-            # More were written without the indexes: they are left to `index_missing`.
+            # If more wait, they were written by stores without search: `index_missing` adds them.
             before = db.execute(_WAITING, (0, PORTION)) if waiting <= PORTION else []
             _index(db, [*before, *added])
             return
@@ -61,7 +61,7 @@ def add_entries(db: SqliteConnection, rows: Sequence[tuple[int, int, bytes]]) ->
 
 
 def _index(db: SqliteConnection, rows: Sequence[Sequence[Any]]) -> int:
-    """Index entries; one that is damaged is noted, for searches to report it. Return how many."""
+    """Index entries, and return how many; damaged ones stay unindexed, so searches report them."""
     texts: list[tuple[int, str]] = []
     vectors: list[tuple[int, str, bytes]] = []
     damaged: list[tuple[int]] = []
@@ -88,7 +88,7 @@ def remove_entries(db: SqliteConnection, low: int, high: int) -> None:
     for entry_id, number, payload, *_ in db.execute(_INDEXED, (low, high)):
         indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload or b"")
         if indexed is None:
-            # The words of a damaged entry are unknown, so they cannot be removed one by one.
+            # The words of a damaged entry are unknown and cannot be removed: start the index anew.
             drop_indexes(db)
             texts = []
             break
@@ -121,11 +121,11 @@ def index_missing(db: SqliteConnection, op: IndexText) -> IndexResult:
     return IndexResult(indexed, len(rows) - indexed, resume, named[0][0] if named else "")
 
 
-# Reading what FTS5 keeps beside the words. Its documentation describes both forms.
+# The totals and sizes that FTS5 stores. Its documentation describes both formats.
 
 
 def read_totals(db: SqliteConnection) -> tuple[int, int]:
-    """Return how many entries the index of words has, and how many words."""
+    """Return the number of entries and of words in the index."""
     rows = db.execute("SELECT block FROM entry_text_data WHERE id = 1")
     numbers = _parse_integers(rows[0][0]) if rows else []
     return (numbers[0], numbers[1]) if len(numbers) > 1 else (0, 0)

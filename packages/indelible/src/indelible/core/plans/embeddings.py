@@ -1,7 +1,7 @@
 """Completes memories that have no vector of the store's embedder.
 
-An entry never changes, so a memory is completed by another version of it. If somebody else has
-written one meanwhile, that one counts.
+An entry never changes, so a memory is completed by another version of it, unless another writer has
+added one meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from indelible.core.settings import Settings
 from indelible.errors import ConflictError
 from indelible.model import Memory, MemoryList, StoredMemory
 
-# How many texts an embedder is given at once.
+# Texts that an embedder gets at once.
 _BATCH: Final = 100
 
 
@@ -52,7 +52,7 @@ def find_missing(session: str, embedder: str, cursor: str | None) -> Plan[Memory
 def complete_memories(
     settings: Settings, found: MemoryList, embedder: str, vectors: Mapping[str, Vector]
 ) -> Plan[int]:
-    """Append memories with the vectors of their texts; return how many still were as found."""
+    """Append memories with the vectors of their texts; return how many had not changed."""
     completed = 0
     for memory in found:
         assert memory.text is not None
@@ -63,7 +63,7 @@ def complete_memories(
 def _complete(settings: Settings, memory: Memory, embedder: str, vector: Vector) -> Plan[bool]:
     ttl_s: float | None = None
     if memory.expires_at is not None:
-        # It expires when it would have.
+        # It keeps its time of expiry.
         head = yield from perform(ReadHead(memory.collection))
         ttl_s = (memory.expires_at - to_datetime(head.now_ms)).total_seconds()
         if ttl_s <= 0:

@@ -1,7 +1,7 @@
 """Long-term memories: entries with an id, of which the newest visible version counts.
 
-A collection of memories is a session. A memory is replaced by appending another version of it, and
-retracted by appending a version that says so. What is rolled back, trimmed or expired is not found.
+A collection of memories is a session. Another version of a memory replaces it; a version that says
+so retracts it. Versions that were rolled back or have expired are not found.
 """
 
 from __future__ import annotations
@@ -72,18 +72,19 @@ from indelible.view import Extents
 Collection = str | tuple[str, ...]
 T = TypeVar("T")
 
-# How often a state is read again that a vacuum removed meanwhile.
+# Attempts, if other writers change the collection meanwhile.
 _ATTEMPTS_MAX: Final = 5
 _FIELDS: Final = ("id", "text", "written_at", "expires_at")
 _MEMORIES: Final = frozenset({Kind.MEMORY})
-# What is left of a version that was erased.
+# The entry that replaces an erased version.
 _ERASED: Final = encode(StoredMemory()).envelope
 
 
 def build_collection_id(collection: object) -> str:
-    """Return the session of a collection: its id, or labels that are joined by slashes.
+    """Return the session of a collection, which is given by its id or by labels.
 
-    Slashes inside of labels are escaped, so that no two lists of labels have the same id.
+    Labels are joined by slashes; slashes inside of labels are escaped, so no two lists of labels
+    have the same id.
     """
     if isinstance(collection, str):
         return check_session_id(collection)
@@ -109,7 +110,7 @@ def parse_collection_id(session: str) -> tuple[str, ...]:
 
 
 class NewMemory(NamedTuple):
-    """A version of a memory that is to be appended, checked."""
+    """A checked version of a memory, before it is appended."""
 
     session: str
     stored: StoredMemory
@@ -117,7 +118,7 @@ class NewMemory(NamedTuple):
     # Whether the key was generated for this call.
     fresh: bool
     expected: int | Absent | None
-    # Whether its vector comes from the store's embedder, which may give another one next time.
+    # Whether the store's embedder computed its vector, and may compute another one next time.
     embedded: bool = False
 
     def add_vector(self, vector: Vector | None, embedder: str) -> NewMemory:
@@ -140,7 +141,7 @@ def parse_memory(
     expected: int | Absent | None,
     ttl: float | Never | None,
 ) -> NewMemory:
-    """Check what is to be remembered; without an id, its key is its id."""
+    """Check the arguments of `remember`; without an id, the key is the id."""
     session = build_collection_id(collection)
     if text is None and value is None:
         raise UsageError("a memory needs a text or a value; nothing was written")
@@ -176,7 +177,7 @@ def remember(settings: Settings, memory: NewMemory) -> Plan[Receipt]:
         found = yield from _read_entries(memory.session, head, at, on_corrupt="quarantine")
         if not found or _drop_vector(_get_stored(found[0])) != _drop_vector(memory.stored):
             raise
-    # The key was used for the same memory, whose vector the embedder computed otherwise.
+    # The key was used for the same memory, but the embedder computed another vector this time.
     return (yield from _append_memory(settings, memory._replace(stored=_get_stored(found[0]))))
 
 
@@ -198,8 +199,8 @@ def _append_if_absent(op: Append, memory_id: str) -> Plan[Receipt]:
     for attempt in range(_ATTEMPTS_MAX):
         entry, head = yield from _read_newest(op.session, memory_id)
         is_there = entry is not None and is_memory(entry, head)
-        # A version that does not count any more must still be the newest one. If there is one that
-        # counts, this is a conflict, unless the key finds that it was written by this very append.
+        # If the newest version was retracted or has expired, it must still be the newest one. If it
+        # counts, this is a conflict, unless the key shows that this very append has written it.
         guard = ItemGuard(memory_id, None if entry is None or is_there else entry.position)
         try:
             return (yield from send_append(replace(op, expected_item=guard), hidden_ok=False))
@@ -218,7 +219,7 @@ def retract(
     key: str | None,
     expected: int | None,
 ) -> Plan[Receipt]:
-    """Append that a memory counts no longer; nothing if it is not there."""
+    """Append a version that retracts a memory; append nothing if it is not there."""
     session, name = build_collection_id(collection), _check_id(memory_id)
     sent_key = MADE_PREFIX + settings.ids() if key is None else check_key(key)
     draft = encode(StoredMemory(id=name, retracted=True))
@@ -237,7 +238,7 @@ def retract(
 def refresh_ttl(
     settings: Settings, collection: Collection, memory_ids: Iterable[str]
 ) -> Plan[list[Memory]]:
-    """Begin the time to live of memories again, by appending them again; returns those there."""
+    """Append memories again, so that their time to live begins anew; return them."""
     session = build_collection_id(collection)
     if isinstance(memory_ids, str):
         raise UsageError(f"ids is a list of ids, not {memory_ids!r}", value=memory_ids)
@@ -278,7 +279,7 @@ def compact_memories(settings: Settings, collection: Collection, *, keep: int) -
                 counts[item] += 1
                 if counts[item] > keep:
                     old.append(position)
-        # Of too many runs, the longest are hidden.
+        # If these are too many runs, only the longest are hidden.
         most = view.EXTENTS_MAX - 1
         return head, view.coarsen(shown, view.from_positions(old), extents_max=most)
 
@@ -306,12 +307,12 @@ def _find_all(
 
 
 def _get_state(head: Head) -> tuple[str, int, int]:
-    """Return what stays the same while entries are only appended."""
+    """Return the parts of a head that appends do not change."""
     return head.life, head.generation, head.vacuums
 
 
 def erase_memory(collection: Collection, memory_id: str) -> Plan[ForgetReceipt]:
-    """Overwrite every version of a memory; what is left of it cannot be found or brought back."""
+    """Overwrite every version of a memory, also those that are not visible."""
     session = build_collection_id(collection)
     erased = yield from perform(EraseItem(session, _check_id(memory_id), _ERASED))
     left = yield from perform(Scrub())
@@ -342,7 +343,7 @@ def _check_id(memory_id: object) -> str:
 
 
 def _parse_source(source: object) -> Source | None:
-    """Parse where a memory comes from: a session, or a session and positions of it."""
+    """Parse the source of a memory: a session, or a session and some of its positions."""
     if source is None or isinstance(source, Source):
         return source
     session: object = source
@@ -387,7 +388,7 @@ def _read_newest(session: str, memory_id: str) -> Plan[tuple[Entry | None, Head]
 
 
 def _retry(reason: str, attempt: Callable[[], Plan[T]]) -> Plan[T]:
-    """Run a plan again if another writer was faster: it is a conflict with this reason."""
+    """Run a plan again after a conflict with this reason: another writer was faster."""
     for _ in range(_ATTEMPTS_MAX - 1):
         try:
             return (yield from attempt())
@@ -451,7 +452,7 @@ def _read_page(
         return matching, None
     last = page.places[-1].item
     if last in newest:
-        # Its other versions are older.
+        # The remaining versions of this memory are older.
         return matching, ItemPlace(last, 0)
     return matching, page.places[-1]
 
@@ -466,7 +467,7 @@ def _choose_newest(head: Head, places: Iterable[ItemPlace]) -> dict[str, int]:
 
 
 def _build_document(memory: Memory) -> dict[str, object]:
-    """Build what a filter looks at."""
+    """Build the fields that a filter compares."""
     document: dict[str, object] = {
         "id": memory.id,
         "written_at": memory.written_at,
@@ -487,7 +488,7 @@ def read_memory_history(collection: Collection, memory_id: str) -> Plan[list[Mem
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     shown = head.visible
     versions: list[MemoryVersion] = []
-    # Of the versions that show, each but the newest is replaced by the next one.
+    # The next visible version replaces each visible one.
     following: Entry | None = None
     for entry in reversed(entries):
         if not _get_stored(entry).retracted:
@@ -498,7 +499,7 @@ def read_memory_history(collection: Collection, memory_id: str) -> Plan[list[Mem
 
 
 def _read_history(session: str, name: str) -> Plan[tuple[Head, list[Entry]]]:
-    """Read versions, without those that are hidden and vacuumed, or hidden and damaged."""
+    """Read all versions; hidden ones that were vacuumed or are damaged are left out."""
     head, places = yield from _find_all(session, ItemPlace(name, LOG_ENTRIES_MAX), name)
     positions = [each.position for each in places]
     shown = head.visible
@@ -578,7 +579,7 @@ def _compute_expiry(entry: Entry) -> datetime | None:
     try:
         return None if ttl_s is None else entry.written_at + timedelta(seconds=ttl_s)
     except OverflowError:
-        # It was imported with a time near the end of the calendar.
+        # An imported entry may have a time near the end of the calendar.
         return None
 
 

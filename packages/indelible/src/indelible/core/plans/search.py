@@ -1,14 +1,14 @@
-"""Search among what is visible.
+"""Search among the visible entries.
 
-The indexes of an engine choose what is ranked; without them, everything is read. It is ranked here,
-so that every engine finds the same, and nothing that was rolled back, retracted, or has expired.
+The candidates come from the indexes of the engine or, without indexes, from reading all entries of
+the scope. They are filtered and ranked here, so that all engines find the same.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,43 +42,51 @@ from indelible.errors import ConflictError, LimitError, UsageError
 from indelible.model import ChatMessage, Entry, Hit, Kind, StoredMemory, Summary
 from indelible.view import Extents
 
-# How often a state is read again that a vacuum removed meanwhile.
+# Attempts, if a vacuum removes entries of the state that is being read.
 _ATTEMPTS_MAX: Final = 3
 _MESSAGES: Final = frozenset({Kind.MESSAGE})
-# How many entries on either side are read to find the messages beside one: the call of a tool and
-# its result may lie between two.
+# Entries that are read on either side of a message to find its neighbours: a tool call and its
+# result may lie between two messages.
 _WINDOW: Final = 4
 
 
 @dataclass(slots=True)
 class Found:
-    """What a search ranks, and the states of the sessions that it is from."""
+    """The candidates of a search, and the states of their sessions."""
 
-    # The words of the query that are looked for, and those that are not, as they were written.
+    # The words that were looked for; those that were not, with how the query writes them.
     terms: frozenset[str]
-    dropped: tuple[str, ...] = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)
     documents: dict[tuple[str, int], Document] = field(default_factory=dict)
     statistics: Statistics = field(default_factory=lambda: Statistics(0, 0.0, {}))
     states: dict[str, FrozenView] = field(default_factory=dict)
-    # What was read so far of the entries that may be hits, or beside them.
+    # The entries of the candidates, and others that were read with them.
     entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
     # Whether the engine may find more.
     more: bool = False
 
 
 def search(request: SearchRequest) -> Plan[list[Hit]]:
-    """Find the entries that fit a query best."""
+    """Find the entries that match a query best."""
     if request.vector is not None:
         request = request._replace(vector=tuple(scale_to_unit(request.vector)))
+    query: Mapping[str, str] = words.choose_words(request.text or "")
     wanted = request.offset + request.k
-    limit = max(SEARCH_MATCHES, 2 * wanted)
+    scale = 1
+    # In few steps, since pages fit together if the same documents were ranked for them.
+    while SEARCH_RANKED * scale < 2 * wanted:
+        scale *= 4
     attempts = 0
     while True:
         try:
-            found = yield from _find(request, limit)
+            found = yield from _find(request, query, scale)
             ranked = ranking.rank([*found.documents.values()], found.terms, found.statistics)
             if found.more and len(ranked) < wanted:
-                limit *= 4
+                scale *= 4
+                continue
+            if found.dropped and not found.entries:
+                # The rarer words occur only in entries that are not visible.
+                query = found.dropped
                 continue
             return (yield from _build_hits(ranked[request.offset : wanted], found, request.around))
         except ConflictError:
@@ -88,16 +96,15 @@ def search(request: SearchRequest) -> Plan[list[Hit]]:
                 raise
 
 
-def _find(request: SearchRequest, limit: int) -> Plan[Found]:
-    """Find what is to be ranked: by the engine's indexes, or by reading everything."""
-    query = words.choose_words(request.text or "")
+def _find(request: SearchRequest, query: Mapping[str, str], scale: int) -> Plan[Found]:
+    """Find the candidates: by the engine's indexes, or by reading everything."""
     found = Found(frozenset(query))
     frozen = (yield from _read_snapshot(request)) if request.as_of is not None else None
     page = yield from perform(
         FindMatches(
             tuple(query.items()),
             request.kinds,
-            limit,
+            SEARCH_MATCHES * scale,
             request.sessions,
             request.under,
             frozen,
@@ -109,12 +116,10 @@ def _find(request: SearchRequest, limit: int) -> Plan[Found]:
         documents = yield from _read_documents(found, request, frozen)
     else:
         found.terms -= frozenset(page.dropped)
-        found.dropped = tuple(query[term] for term in page.dropped)
+        found.dropped = {term: query[term] for term in page.dropped}
         documents = _list_matches(found, page, request)
     indexed = page is not None
-    # Where everything is read, everything is ranked: pages of a query then fit together.
-    best = max(SEARCH_RANKED, 2 * (request.offset + request.k)) if indexed else len(documents)
-    _keep_best(found, documents, request, best)
+    _keep_best(found, documents, request, SEARCH_RANKED * scale if indexed else len(documents))
     if Kind.MESSAGE in request.kinds:
         yield from _add_neighbours(found, request, indexed=indexed)
     return found
@@ -131,7 +136,7 @@ def _read_snapshot(request: SearchRequest) -> Plan[FrozenView]:
 def _keep_best(
     found: Found, documents: Sequence[Document], request: SearchRequest, best: int
 ) -> None:
-    """Keep the best documents: so many by words, and by vectors."""
+    """Keep the `best` documents by words, and as many by vectors."""
     _check_dimensions(documents, request)
     for ordered in (
         ranking.choose_best(documents, found.terms, found.statistics),
@@ -141,7 +146,7 @@ def _keep_best(
 
 
 def _add_neighbours(found: Found, request: SearchRequest, *, indexed: bool) -> Plan[None]:
-    """Add the messages beside those that were found, and tell which is beside which."""
+    """Add the messages beside those that were found, and set the order of all of them."""
     windows: dict[str, list[tuple[int, int]]] = {}
     for document in found.documents.values():
         if document.kind is Kind.MESSAGE:
@@ -154,7 +159,7 @@ def _add_neighbours(found: Found, request: SearchRequest, *, indexed: bool) -> P
     pages = yield from _read_messages(shown, indexed=indexed)
     for (session, own), rows in zip(spans.items(), pages, strict=True):
         orders = {
-            # Messages of different spans are no neighbours.
+            # Orders of different spans are far apart, since their messages are not neighbours.
             row.position: bisect_right(own, (row.position, math.inf)) * LOG_ENTRIES_MAX + nth
             for nth, row in enumerate(rows)
         }
@@ -179,7 +184,7 @@ def _add_neighbours(found: Found, request: SearchRequest, *, indexed: bool) -> P
 def _read_messages(
     states: tuple[tuple[str, FrozenView], ...], *, indexed: bool
 ) -> Plan[Sequence[Sequence[StoredEntry]]]:
-    """Read the messages of some states: at once, if the engine has indexes."""
+    """Read the messages of some states; in one operation, if the engine has indexes."""
     if indexed:
         return (yield from perform(ReadFound(states, _MESSAGES)))
     pages: list[Sequence[StoredEntry]] = []
@@ -190,7 +195,7 @@ def _read_messages(
 
 
 def _find_beside(state: FrozenView, position: int, count: int) -> Extents:
-    """Find a visible entry, and so many on either side of it."""
+    """Find a visible entry and up to `count` on either side of it."""
     before = view.clip(state.extents, 0, position)
     after = view.clip(state.extents, position, state.extents[-1][1])
     return (*view.take_last(before, count), *view.take_first(after, count + 1))
@@ -202,11 +207,10 @@ def _clip_state(state: FrozenView, spans: Extents) -> FrozenView:
     return FrozenView(state.life, tuple(shown), state.version, state.vacuums)
 
 
-# What an index has found
+# Candidates by the indexes
 
 
 def _list_matches(found: Found, page: MatchPage, request: SearchRequest) -> list[Document]:
-    """List what an index has found."""
     found.statistics, found.more = page.statistics, page.more
     documents: list[Document] = []
     for session, head, frozen, rows in page.matches:
@@ -220,7 +224,7 @@ def _list_matches(found: Found, page: MatchPage, request: SearchRequest) -> list
     return documents
 
 
-# What is read as a whole
+# Candidates by reading
 
 
 def _read_documents(
@@ -242,7 +246,7 @@ def _list_sessions(request: SearchRequest) -> Plan[list[str]]:
         return [*request.sessions]
     if request.under is None:
         return (yield from list_all_sessions(None))
-    # Label by label: a session that only begins with the same text is another one.
+    # Labels are compared whole: "users/anabel" is not under "users/ana".
     below = yield from list_all_sessions(None, prefix=f"{request.under}/")
     return [request.under, *below]
 
@@ -264,7 +268,7 @@ def _read_session(
             raise _build_limit_error()
         for entry in EntryDecoder(session).to_entries(page.rows):
             if isinstance(entry.value, StoredMemory):
-                # Of the versions of a memory, the newest one counts.
+                # A newer version replaces the one before, whether it is a memory or a retraction.
                 documents.pop(newest.get(entry.value.id, -1), None)
                 newest[entry.value.id] = entry.position
                 if not is_memory(entry, page.head):
@@ -284,7 +288,7 @@ def _build_limit_error() -> LimitError:
     )
 
 
-# What is known of an entry
+# Documents
 
 
 def _build_document(
@@ -306,7 +310,7 @@ def _build_document(
 
 
 def _compare(request: SearchRequest, value: object) -> float | None:
-    """Return the similarity to the vector of the query; None if there is nothing to compare."""
+    """Return the similarity to the query; None without two vectors of one embedder."""
     if request.vector is None or not isinstance(value, Summary | StoredMemory):
         return None
     if value.vector is None or value.embedder != request.embedder:
@@ -329,7 +333,7 @@ def _check_dimensions(documents: Iterable[Document], request: SearchRequest) -> 
 
 
 def _fits(session: str, entry: Entry, request: SearchRequest) -> bool:
-    """Return whether the filter takes an entry; what an entry does not have is missing."""
+    """Return whether the filter matches an entry; a field that it does not have is missing."""
     if not request.where:
         return True
     value = entry.value
@@ -355,7 +359,7 @@ def _build_hits(ranked: Sequence[Ranked], found: Found, around: int) -> Plan[lis
     """Read the entries of a result, and those around them."""
     shown = {
         (document.session, document.position): _find_beside(
-            # Memories and summaries stand for themselves.
+            # Only messages have neighbours.
             found.states[document.session],
             document.position,
             around if document.kind is Kind.MESSAGE else 0,
@@ -387,7 +391,7 @@ def _build_hits(ranked: Sequence[Ranked], found: Found, around: int) -> Plan[lis
                 around=tuple(
                     each for each in others if each is not None and each.kind is not Kind.MEMORY
                 ),
-                dropped=found.dropped,
+                dropped=tuple(found.dropped.values()),
             )
         )
     return hits
@@ -408,6 +412,6 @@ def _read_missing(found: Found, shown: dict[tuple[str, int], Extents]) -> Plan[N
         asked = FrozenView(state.life, missing, state.version, state.vacuums)
         page = yield from perform(Read(session, asked))
         for entry in EntryDecoder(session).to_entries(page.rows):
-            # One that was erased meanwhile is no hit.
+            # A memory that was erased meanwhile is no hit.
             if not isinstance(entry.value, StoredMemory) or entry.value.id:
                 found.entries[session, entry.position] = entry

@@ -1,4 +1,4 @@
-"""What a search is asked for: its arguments, checked."""
+"""The arguments of a search, checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIELDS: Final = ("session_id", "kind", "role", "name", "id", "written_at")
 
 
 class SearchRequest(NamedTuple):
-    """A search, checked: for a text, for a vector of an embedder, or for both."""
+    """A checked search for a text, for a vector of an embedder, or for both."""
 
     text: str | None
     vector: Vector | None
@@ -48,7 +48,7 @@ def parse_request(
     around: int,
     as_of: str | None,
 ) -> SearchRequest:
-    """Check what is asked for."""
+    """Check the arguments of a search."""
     text, vector = _parse_query(query)
     if sessions is not None and under is not None:
         raise UsageError("search takes sessions= or under=, not both")
@@ -88,7 +88,7 @@ def _parse_query(query: object) -> tuple[str | None, Vector | None]:
 
 
 def check_vector(given: Any) -> Vector:
-    """Check a vector that others are compared with."""
+    """Check the vector of a query."""
     vector = to_floats(given)
     if not vector or not all(map(math.isfinite, vector)):
         raise UsageError(f"not a vector to compare with: {format_value(given)}", value=given)

@@ -1,4 +1,4 @@
-"""Summaries: all that are visible, or the nearest to a vector."""
+"""Reads the visible summaries, and those that are nearest to a vector."""
 
 from __future__ import annotations
 
