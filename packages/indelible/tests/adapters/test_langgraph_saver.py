@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 import indelible
 from indelible.adapters import checkpoint_reader, checkpoint_threads
+from indelible.adapters.checkpoint_reader import ThreadCache
 from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
@@ -251,6 +252,19 @@ def test_a_message_that_was_changed_in_place_is_stored_as_changed(store, saver, 
     config = put(saver, config, {"messages": changing}, version=2)
     assert read(IndelibleSaver(store), config)[3].content == "changed " + LONG
     assert read(saver, first) == messages(20)
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: [data, LONG]], ids=["one", "list"])
+def test_a_bytearray_that_was_changed_in_place_is_stored_as_changed(store, saver, config, wrap):
+    changing = bytearray(1000)
+    first = put(saver, config, {"messages": wrap(changing)}, version=1)
+    saver.put_writes(first, [("messages", changing)], "task")
+    changing[0] = 1
+    second = put(saver, first, {"messages": wrap(changing)}, version=2)
+    for each in (saver, IndelibleSaver(store)):
+        assert read(each, second) == wrap(changing)
+        assert read(each, first) == wrap(bytearray(1000))
+        assert each.get_tuple(first).pending_writes == [("task", "messages", bytearray(1000))]
 
 
 def test_what_is_returned_is_nobody_elses(saver, config):
@@ -906,6 +920,62 @@ def test_what_is_pruned_is_in_no_pack(store, saver, config):
     runs = [b64decode(each.record["metadata"][1]) for each in (*pack.records.values(), newest)]
     assert [run[-5:] for run in runs] == [b"run 1", b"run 3", b"run 4"]
     assert [b"secret 2" in data for _, data in pack.values.values()] == [False] * 3
+
+
+def in_another_thread(act):
+    """Call a function in another thread, and wait for it."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(act()))
+    thread.start()
+    thread.join()
+    return results
+
+
+@pytest.fixture
+def packed(store, saver, config, monkeypatch):
+    """The configs of a thread in many packs, oldest first, and a saver that has read none."""
+    monkeypatch.setattr(checkpoint_threads, "_PACK_BYTES", 1)
+    configs = []
+    for number in range(1, 6):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+        configs.append(config)
+    saver.compact()
+    return configs, IndelibleSaver(store)
+
+
+def test_a_thread_reads_a_pack_that_another_thread_is_reading(packed, monkeypatch):
+    configs, saver = packed
+    add_value = ThreadCache.add_value
+    found = []
+
+    def interrupted(self, *given):
+        monkeypatch.setattr(ThreadCache, "add_value", add_value)
+        found.extend(in_another_thread(lambda: read(saver, configs[0])))
+        add_value(self, *given)
+
+    monkeypatch.setattr(ThreadCache, "add_value", interrupted)
+    assert read(saver, configs[0]) == messages(1)
+    assert found == [messages(1)]
+
+
+def test_a_thread_is_listed_while_another_thread_lists_it(packed, monkeypatch):
+    configs, saver = packed
+    find_packs = Threads._find_packs
+    found = []
+
+    class Interrupting(int):
+        def __le__(self, other):
+            monkeypatch.setattr(Interrupting, "__le__", int.__le__)
+            found.extend(in_another_thread(lambda: len(list(saver.list(THREAD)))))
+            return int(self) <= other
+
+    async def find_interrupting_packs(self, state):
+        packs = await find_packs(self, state)
+        return tuple(place._replace(first=Interrupting(place.first)) for place in packs)
+
+    monkeypatch.setattr(Threads, "_find_packs", find_interrupting_packs)
+    assert len(list(saver.list(THREAD))) == len(configs)
+    assert found == [len(configs)]
 
 
 def test_a_list_goes_on_while_another_saver_prunes(store, saver, config):
