@@ -21,6 +21,7 @@ checkpoint includes it, and one more replaces the second message:
   So are all writes for a checkpoint.
 - A channel has a version, a form, and pieces. `[4, 1]` is one value from position 4 on; `[-3, 2]`,
   two values from three entries before the record on, because a batch does not know its positions.
+  `[-2, 3]` is the two before the record, and position 0.
 - A record with a `chain` is a difference to the last record in the chain: channels that it does not
   name are as in that record, unless they are listed in `without`, and a piece `[0, 2, 1]` is the
   first two values of the channel in that record. The whole chain is read at once. After 32
@@ -363,8 +364,8 @@ def _expand(pieces: Sequence[Sequence[int]], before: Sequence[int], position: in
         if of_base:
             positions += before[first : first + count]
         else:
-            start = first if first >= 0 else position + first
-            positions += range(start, start + count)
+            # After -1, the entry before the record, may come 0, the first of the thread.
+            positions += [at if at >= 0 else position + at for at in range(first, first + count)]
     return positions
 
 

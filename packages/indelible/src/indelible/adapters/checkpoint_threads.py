@@ -417,7 +417,8 @@ def _iter_packs(
         if size >= _PACK_BYTES:
             yield pack
             pack, size = Pack({}, {}), 0
-    if size:
+    # Values may have no bytes.
+    if pack.records or pack.values:
         yield pack
 
 

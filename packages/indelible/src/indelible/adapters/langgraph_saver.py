@@ -435,7 +435,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             metadata=dump(get_checkpoint_metadata(config, metadata)),
         )
         draft = CheckpointDraft(header, checkpoint["channel_versions"], new_versions, get_parts)
-        newest = parent is None or configurable.get(_NEWEST, True)
+        newest = configurable.get(_NEWEST, True)
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
         return _build_config(session, namespace, checkpoint["id"], newest=newest)
 
