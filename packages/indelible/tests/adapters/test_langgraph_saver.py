@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 import indelible
 from indelible.adapters import checkpoint_reader, checkpoint_threads
+from indelible.adapters.checkpoint_reader import ThreadCache
 from indelible.adapters.checkpoint_records import parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
@@ -230,6 +231,17 @@ def test_records_refer_to_values_as_their_module_draws_it(store, saver, config):
     assert [stored[at].record.get("chain") for at in (3, 6, 8)] == [None, [3], [3, 6]]
 
 
+def test_the_first_value_of_a_thread_may_follow_new_ones(store, saver, config):
+    first, *others = messages(4)
+    mixed = [*others, first, *others]
+    config = put(saver, config, {"messages": [first]}, version=1)
+    config = put(saver, config, {"messages": mixed}, version=2)
+    for each in (saver, IndelibleSaver(store)):
+        assert read(each, config) == mixed
+    saver.compact()
+    assert read(IndelibleSaver(store), config) == mixed
+
+
 def test_dicts_share_their_items(store, saver, config):
     files = {f"file {n}": LONG + str(n) for n in range(20)}
     config = put(saver, config, {"messages": files}, version=1)
@@ -251,6 +263,19 @@ def test_a_message_that_was_changed_in_place_is_stored_as_changed(store, saver, 
     config = put(saver, config, {"messages": changing}, version=2)
     assert read(IndelibleSaver(store), config)[3].content == "changed " + LONG
     assert read(saver, first) == messages(20)
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: [data, LONG]])
+def test_a_bytearray_that_was_changed_in_place_is_stored_as_changed(store, saver, config, wrap):
+    changing = bytearray(1000)
+    first = put(saver, config, {"messages": wrap(changing)}, version=1)
+    saver.put_writes(first, [("messages", changing)], "task")
+    changing[0] = 1
+    second = put(saver, first, {"messages": wrap(changing)}, version=2)
+    for each in (saver, IndelibleSaver(store)):
+        assert read(each, second) == wrap(changing)
+        assert read(each, first) == wrap(bytearray(1000))
+        assert each.get_tuple(first).pending_writes == [("task", "messages", bytearray(1000))]
 
 
 def test_what_is_returned_is_nobody_elses(saver, config):
@@ -466,6 +491,16 @@ def test_a_run_that_asked_for_a_checkpoint_by_its_id_is_not_refused(store):
     for graph in graphs:
         run_time_travel(graph)
     assert describe(graphs[0]) == describe(graphs[1])
+
+
+def test_a_copy_of_the_first_checkpoint_is_not_refused(store):
+    graph = build_steps().compile(checkpointer=IndelibleSaver(store, on_conflict="refuse"))
+    run_steps(graph)
+    first = list(graph.get_state_history(THREAD))[-1]
+    assert first.parent_config is None
+    copied = graph.update_state(first.config, None, "__copy__")
+    assert graph.get_state(copied).next == first.next
+    assert graph.get_state(THREAD).next == first.next
 
 
 def test_a_graph_of_messages_keeps_every_message(store):
@@ -740,6 +775,17 @@ def test_compacting_packs_values_and_leaves_addresses(store, saver, config):
     assert read(IndelibleSaver(store), THREAD) == messages(6)
 
 
+@pytest.mark.parametrize("value", [None, b""])
+def test_values_without_bytes_are_packed(store, saver, config, value):
+    first = put(saver, config, {"messages": "erased"}, version=1)
+    second = put(saver, first, {"messages": value}, version=2)
+    saver.put_writes(second, [("messages", value)], "task")
+    saver.prune(["t"])
+    for each in (saver, IndelibleSaver(store)):
+        assert read(each, second) == value
+        assert each.get_tuple(second).pending_writes == [("task", "messages", value)]
+
+
 def test_a_packed_checkpoint_that_is_put_again_keeps_its_writes(store, saver, config):
     first = put(saver, config, {"messages": messages(1)}, version=1)
     saver.put_writes(first, [("messages", LONG)], "task")
@@ -906,6 +952,57 @@ def test_what_is_pruned_is_in_no_pack(store, saver, config):
     runs = [b64decode(each.record["metadata"][1]) for each in (*pack.records.values(), newest)]
     assert [run[-5:] for run in runs] == [b"run 1", b"run 3", b"run 4"]
     assert [b"secret 2" in data for _, data in pack.values.values()] == [False] * 3
+
+
+def in_another_thread(act):
+    """Call a function in another thread, and wait for it."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(act()))
+    thread.start()
+    thread.join()
+    return results
+
+
+def test_a_thread_reads_a_pack_that_another_thread_is_reading(store, saver, config, monkeypatch):
+    first = put(saver, config, {"messages": messages(1)}, version=1)
+    put(saver, first, {"messages": messages(2)}, version=2)
+    saver.compact()
+    saver = IndelibleSaver(store)
+    add_value = ThreadCache.add_value
+    found = []
+
+    def interrupted(self, *given):
+        monkeypatch.setattr(ThreadCache, "add_value", add_value)
+        found.extend(in_another_thread(lambda: read(saver, first)))
+        add_value(self, *given)
+
+    monkeypatch.setattr(ThreadCache, "add_value", interrupted)
+    assert read(saver, first) == messages(1)
+    assert found == [messages(1)]
+
+
+def test_a_thread_is_listed_while_another_thread_lists_it(store, saver, config, monkeypatch):
+    monkeypatch.setattr(checkpoint_threads, "_PACK_BYTES", 1)
+    for number in range(1, 6):
+        config = put(saver, config, {"messages": messages(number)}, version=number)
+    saver.compact()
+    saver = IndelibleSaver(store)
+    find_packs = Threads._find_packs
+    found = []
+
+    class Interrupting(int):
+        def __le__(self, other):
+            monkeypatch.setattr(Interrupting, "__le__", int.__le__)
+            found.extend(in_another_thread(lambda: len(list(saver.list(THREAD)))))
+            return int(self) <= other
+
+    async def find_interrupting_packs(self, state):
+        packs = await find_packs(self, state)
+        return tuple(place._replace(first=Interrupting(place.first)) for place in packs)
+
+    monkeypatch.setattr(Threads, "_find_packs", find_interrupting_packs)
+    assert len(list(saver.list(THREAD))) == 5
+    assert found == [5]
 
 
 def test_a_list_goes_on_while_another_saver_prunes(store, saver, config):

@@ -1,8 +1,8 @@
 """Reads threads of checkpoints: records and values, from the log or from packs, with a cache.
 
-A thread is a session, and the checkpoints of each of its namespaces are versions of one item. What
-was read or appended once is cached as bytes, for as long as the view of the thread stays the same:
-entries never change. A position that is not visible in the log is looked for in packs.
+A thread is a session, and the checkpoints of each of its namespaces are versions of one item.
+Entries never change, so their bytes are cached until the view of the thread changes. A position
+that is not visible in the log is looked up in packs.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from indelible.model import StoredCheckpoint
 
 T = TypeVar("T")
 
-# Sessions of threads. No collection of memories has such an id: in labels, ~ is escaped.
+# The prefix of a thread's session id. Collections of memories never have it: they escape "~".
 THREAD_PREFIX: Final = "~thread/"
-# Records that are read at once while a thread is listed.
+# Records that are read together while a thread is listed.
 _PAGE: Final = 32
 _THREADS_CACHED: Final = 512
 _BYTES_CACHED: Final = 64 * 1024 * 1024
-# What a cached record takes beside its bytes, and each of its references.
+# Estimated memory of a cached record beside its bytes, and of each of its references.
 _RECORD_BYTES: Final = 1024
 _REFERENCE_BYTES: Final = 8
 
 
 class PackPlace(NamedTuple):
-    """Where a pack is, and the first and last position that it holds."""
+    """The position of a pack, and the first and last position that it holds."""
 
     last: int
     first: int
@@ -54,55 +54,60 @@ class PackPlace(NamedTuple):
 
 @dataclass(slots=True)
 class ThreadCache:
-    """What was read or appended in one view of a thread. Nothing is removed from it."""
+    """The entries of one view of a thread that were read or appended. None is ever removed.
 
-    # The version to append to.
+    Threads of the process share it without a lock, so entries are added before whatever says that
+    they are there.
+    """
+
+    # The version that the next append expects.
     version: str
-    # Whether this view hides entries: those that were moved into packs are hidden.
+    # Whether this view hides entries; if not, there are no packs.
     has_hidden: bool
     values: dict[int, SerializedValue] = field(default_factory=dict)
     # The inverse of `values`.
     positions: dict[SerializedValue, int] = field(default_factory=dict)
     checkpoints: dict[int, CheckpointRecord] = field(default_factory=dict)
-    # The newest checkpoints of namespaces at this version, as far as they are known.
+    # The newest checkpoint of each namespace at this version, if it is known.
     newest: dict[str, CheckpointRecord] = field(default_factory=dict)
-    # The packs of the thread, if they were looked for; the records of those that were read.
+    # The packs of the thread, or None before they are first needed.
     packs: tuple[PackPlace, ...] | None = None
+    # The positions of packs that were read, and the records in them.
     packs_read: set[int] = field(default_factory=set)
     packed: dict[int, StoredCheckpoint] = field(default_factory=dict)
-    # About how many bytes all this takes.
+    # Estimated bytes of memory.
     size: int = 0
 
     @property
     def view(self) -> tuple[str, int]:
-        """Life and generation: as long as they stay, everything here is valid."""
+        """Life and generation. The cache is valid until one of them changes."""
         return get_view(self.version)
 
     def add_value(self, position: int, value: SerializedValue) -> None:
-        """Note where a value is."""
+        """Add a value."""
         if position not in self.values:
             self.values[position] = value
             self.positions.setdefault(value, position)
             self.size += len(value[1])
 
     def add_checkpoint(self, found: CheckpointRecord) -> None:
-        """Note a checkpoint."""
+        """Add a checkpoint."""
         self.checkpoints[found.position] = found
         references = sum(len(each.positions) for each in found.channels.values())
         self.size += _RECORD_BYTES + _REFERENCE_BYTES * references
         self.size += len(found.body[1]) + len(found.metadata[1])
 
     def add_pack(self, position: int, pack: Pack) -> None:
-        """Note the entries of a pack."""
-        self.packs_read.add(position)
+        """Add the entries of a pack."""
         self.packed.update(pack.records)
         self.size += _RECORD_BYTES * len(pack.records)
         for at, value in pack.values.items():
             self.add_value(at, value)
+        self.packs_read.add(position)
 
 
 class ThreadState(NamedTuple):
-    """A thread at one moment, and what is cached of it."""
+    """A thread at one moment, with the cache of its view."""
 
     session: str
     head: Head
@@ -114,23 +119,23 @@ class ThreadState(NamedTuple):
 
 
 class FoundCheckpoint(NamedTuple):
-    """A checkpoint, and the state in which it was found."""
+    """A checkpoint, and the state of the thread in which it was found."""
 
     state: ThreadState
     checkpoint: CheckpointRecord
 
 
 class ThreadReader:
-    """Reads the threads of a store, which is awaited, or blocks and is wrapped to be awaited."""
+    """Reads the threads of a store. A blocking store is wrapped by `to_blocking` or `to_async`."""
 
     def __init__(self, store: AsyncMemoryStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        # The thread that was used last comes last.
+        # The most recently used thread is last.
         self._caches: OrderedDict[str, ThreadCache] = OrderedDict()
 
     async def _run(self, plan: Plan[T]) -> T:
-        """Run a plan that no public verb has."""
+        """Run a plan that no public verb runs."""
         return await self._store._run(plan)  # noqa: SLF001 (our own)
 
     # The cache
@@ -158,7 +163,7 @@ class ThreadReader:
             self._caches.pop(session, None)
 
     def _limit_caches(self) -> None:
-        """Drop the caches that were not used for longest, if all together are too large."""
+        """Drop the least recently used caches until the rest is within the limits."""
         with self._lock:
             size = sum(cache.size for cache in self._caches.values())
             while len(self._caches) > _THREADS_CACHED or size > _BYTES_CACHED:
@@ -178,7 +183,7 @@ class ThreadReader:
         for checkpoint in await self._load(state, positions):
             if checkpoint_id in (None, checkpoint.id):
                 return FoundCheckpoint(state, checkpoint)
-        # The newest checkpoint of a namespace is never in a pack.
+        # The newest checkpoint of a namespace is never packed.
         if checkpoint_id is None:
             return None
         found: CheckpointRecord | None = None
@@ -192,7 +197,7 @@ class ThreadReader:
     async def _find_older(
         self, state: ThreadState, positions: Sequence[int], checkpoint_id: str
     ) -> CheckpointRecord | None:
-        """Find a checkpoint among many, newest first: by its id, if ids grow with time."""
+        """Find a checkpoint by its id in many records, newest first; by bisection if ids grow."""
         (newest,) = await self._load(state, positions[:1])
         low, high = 0, len(positions) if newest.greatest is None else 0
         while low < high:
@@ -201,7 +206,7 @@ class ThreadReader:
             if found.id == checkpoint_id:
                 return found
             low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
-        # Of the records of one id, the newest counts.
+        # The newest of several records of one id counts.
         for start in range(0, len(positions), _PAGE):
             for found in await self._load(state, positions[start : start + _PAGE]):
                 if found.id == checkpoint_id:
@@ -227,7 +232,7 @@ class ThreadReader:
     ) -> AsyncIterator[FoundCheckpoint]:
         """Iterate over checkpoints of a thread, newest first; of each id, the newest record.
 
-        If the thread is pruned meanwhile, it goes on with those that are left.
+        If the thread is pruned meanwhile, the iteration continues with those that are left.
         """
         seen: set[tuple[str, str]] = set()
         state = self._iter_state(session, namespace)
@@ -260,14 +265,15 @@ class ThreadReader:
             while packs and (not positions or packs[-1].last >= positions[-1]):
                 place = packs.pop()
                 await self._read_packs(state, [place])
+                # A copy, because other threads may add packs while it is iterated.
                 packed = (
                     at
-                    for at, stored in state.cache.packed.items()
+                    for at, stored in state.cache.packed.copy().items()
                     if place.first <= at <= place.last and first <= stored.id <= last
                 )
                 positions = sorted({*positions, *packed})
             page = positions[: -_PAGE - 1 : -1]
-            # Older ones may come from the next pack.
+            # The next pack may hold records between these and older ones.
             page = [at for at in page if not packs or at > packs[-1].last]
             del positions[len(positions) - len(page) :]
             for found in await self._load(state, page):
@@ -276,7 +282,7 @@ class ThreadReader:
     async def find_ancestors(
         self, session: str, namespace: str, checkpoint_id: str | None, channels: set[str]
     ) -> list[FoundCheckpoint]:
-        """Find a checkpoint and those before it, back to where all channels have a value."""
+        """Find a checkpoint and its ancestors, back to where all channels have a value."""
         ancestors: list[FoundCheckpoint] = []
         missing = set(channels)
 
@@ -293,7 +299,7 @@ class ThreadReader:
                 wanted = add(each)
             if wanted is None:
                 break
-        # One that was stored again is newer than those that continue it.
+        # An ancestor that was stored again is newer than its descendants.
         while wanted is not None and (late := await self.find(session, namespace, wanted)):
             wanted = add(late)
         return ancestors
@@ -307,7 +313,7 @@ class ThreadReader:
     async def read_values(
         self, state: ThreadState, positions: Iterable[int]
     ) -> Mapping[int, SerializedValue]:
-        """Read values at positions. The next checkpoint of the thread then refers to them."""
+        """Read the values at positions into the cache, which is returned."""
         known = state.cache.values
         missing = set(positions).difference(known)
         if missing:
@@ -322,7 +328,7 @@ class ThreadReader:
     ) -> tuple[ThreadState, list[list[Write]]]:
         """Read the writes for each of these checkpoints: the first of each task and index.
 
-        It is a conflict if what was visible when they were found may be hidden since.
+        Raises a conflict if the view has changed since one of the checkpoints was found.
         """
         items = [records.build_writes_item(each.namespace, each.id) for _, each in wanted]
         state, places = await self._find_records(session, min(items), max(items))
@@ -338,7 +344,7 @@ class ThreadReader:
         for position in sorted(stored):
             of_item = writes[stored[position].id]
             for write in records.parse_writes(stored[position], position):
-                # Special writes, such as an interrupt, replace earlier ones.
+                # Special writes, such as errors and interrupts, replace earlier ones.
                 if write.number < 0 or (write.task, write.number) not in of_item:
                     of_item[write.task, write.number] = write
         return state, [list(writes[item].values()) for item in items]
@@ -351,7 +357,7 @@ class ThreadReader:
         needed = {at for record in stored.values() for at in records.get_chain(record)}
         unknown = [at for at in needed - stored.keys() if at not in known]
         stored |= await self._read_records(state, unknown)
-        # A record comes after those that it builds on.
+        # A record comes after those that it is based on.
         for position in sorted(stored):
             base = known[link[-1]] if (link := records.get_chain(stored[position])) else None
             state.cache.add_checkpoint(records.resolve(stored[position], position, base))
@@ -370,13 +376,22 @@ class ThreadReader:
     async def _read_entries(
         self, state: ThreadState, positions: Collection[int]
     ) -> dict[int, StoredCheckpoint]:
-        """Read entries, from packs if they are not visible. Values go to the cache."""
+        """Return the records at positions, from packs if hidden; cache the values there."""
         session, head, cache = state
         hidden = view.subtract(view.from_positions(positions), head.visible)
-        wanted = set(view.iter_positions(hidden)) - cache.packed.keys() - cache.values.keys()
+        wanted = [
+            at
+            for at in view.iter_positions(hidden)
+            if at not in cache.packed and at not in cache.values
+        ]
         if wanted:
-            packs = await self._find_packs(state)
-            await self._read_packs(state, _choose_packs(packs, wanted))
+            # A pack may hold any of the positions between its first and its last.
+            packs = [
+                place
+                for place in await self._find_packs(state)
+                if bisect_left(wanted, place.first) < bisect_right(wanted, place.last)
+            ]
+            await self._read_packs(state, packs)
         found = {at: cache.packed[at] for at in positions if at in cache.packed}
         visible = view.subtract(view.from_positions(positions), hidden)
         read = checkpoints.read_thread(session, head, visible)
@@ -389,7 +404,7 @@ class ThreadReader:
         return found
 
     async def _find_packs(self, state: ThreadState) -> tuple[PackPlace, ...]:
-        """Find the packs of a thread, by the last position that each holds."""
+        """Find the packs of a thread, ordered by the last position that each holds."""
         cache = state.cache
         if not cache.has_hidden:
             return ()
@@ -412,18 +427,8 @@ class ThreadReader:
         self._limit_caches()
 
 
-def _choose_packs(packs: Iterable[PackPlace], wanted: Iterable[int]) -> list[PackPlace]:
-    """Choose the packs that may hold a wanted position."""
-    ordered = sorted(wanted)
-    return [
-        place
-        for place in packs
-        if bisect_left(ordered, place.first) < bisect_right(ordered, place.last)
-    ]
-
-
 def get_view(version: str) -> tuple[str, int]:
-    """Return life and generation of a version; those of a thread that is not active are none."""
+    """Return life and generation of a version; a thread that is not active has none."""
     try:
         life, _, generation = parse_version(version)
     except ValueError:
@@ -443,8 +448,8 @@ def get_thread_id(session: str) -> str:
 
 def _build_missing_error(session: str, position: int) -> CorruptEntryError:
     return CorruptEntryError(
-        f"the thread {get_thread_id(session)!r} cannot be read: what one of its checkpoints refers"
-        f" to, at position {position}, is missing",
+        f"the thread {get_thread_id(session)!r} cannot be read: one of its checkpoints refers to"
+        f" position {position}, which is missing",
         session=session,
         position=position,
         reason="it is missing",

@@ -1,9 +1,9 @@
-"""How checkpoints are stored: as records that refer to values. Nothing here reads or writes.
+"""How checkpoints are stored: as records that refer to values. This module does no I/O.
 
-A thread is a session. Its entries are values, which are the bytes of a serializer, and records. The
-elements of a list and the items of a dict are values of their own, so that checkpoints share them.
-Here a checkpoint has two messages and a name, a task writes a third message, the next checkpoint
-takes that in, and one more replaces the second message:
+A thread is a session. Its entries are values (the output of a serializer) and records. The elements
+of a list and the items of a dict are separate values, so that checkpoints can share them. In this
+example, a checkpoint has two messages and a name, a task writes a third message, the next
+checkpoint includes it, and one more replaces the second message:
 
     position  item      entry
     0, 1, 2             values: "a", "b", "ana"
@@ -17,21 +17,23 @@ takes that in, and one more replaces the second message:
     8         c ␟       {id: c3, parent: c2, chain: [3, 6],
                          channels: {messages: [3, list, [[0, 1, 1], [-1, 1], [2, 1, 1]]]}}
 
-- All checkpoints of a namespace (here "") are versions of one item, so the newest is found at once;
-  so are all writes for a checkpoint.
+- All checkpoints of a namespace (here "") are versions of one item, so the newest is found at once.
+  So are all writes for a checkpoint.
 - A channel has a version, a form, and pieces. `[4, 1]` is one value from position 4 on; `[-3, 2]`,
   two values from three entries before the record on, because a batch does not know its positions.
-- A record with a `chain` is a difference to the last record of it: channels that are not named are
-  as they were there, unless `without` names them, and a piece `[0, 2, 1]` is the first two values
-  of the channel there. The whole chain is read at once. After 32 records comes a complete one.
-- `compact` and `prune` move values and checkpoints into packs, each one compressed entry with the
-  item `p ␟ last ␟ first`, and hide them in the log. A position that is hidden is looked for in
-  packs. The newest checkpoint of a namespace is appended again: it is never in a pack. Writes
-  become part of the record of their checkpoint, as `pending`. Those whose checkpoint is not stored
-  yet stay in the log.
-- An id that is not greater than all before it in its namespace may have been stored before. Its
-  record takes over what is `pending` for it. It and all after it name the `greatest` id so far:
-  where the newest record does, ids do not grow.
+  `[-2, 3]` is the two before the record, and position 0.
+- A record with a `chain` is a difference to the last record in the chain: channels that it does not
+  name are as in that record, unless they are listed in `without`, and a piece `[0, 2, 1]` is the
+  first two values of the channel in that record. The whole chain is read at once. After 32
+  differences comes a complete record.
+- `compact` and `prune` move values and checkpoints into packs and hide them in the log. A pack is
+  one compressed entry with the item `p ␟ last ␟ first`. A hidden position is looked up in packs.
+  The newest checkpoint of a namespace is appended again, so it is never packed. Writes become part
+  of the record of their checkpoint, as `pending`. Writes whose checkpoint is not stored yet stay in
+  the log.
+- Checkpoint ids usually grow. An id that is not greater than all before it in its namespace may
+  have been stored before, so its record copies the `pending` writes for it. From then on, records
+  name the `greatest` id so far; a newest record without it says that all ids grew.
 """
 
 from __future__ import annotations
@@ -51,13 +53,14 @@ from pydantic import JsonValue
 from indelible.errors import FormatError
 from indelible.model import StoredCheckpoint, StoredValue
 
-# What a serializer makes of a value: a type, and bytes.
+# The output of a serializer: a type and bytes.
 SerializedValue = tuple[str, bytes]
 Version = str | int | float
 
-# A longer chain of differences would take longer to read; a shorter one, more space.
+# The longest chain of differences: a longer one is slower to read, a shorter one takes more space.
 DEPTH_MAX: Final = 32
-# What is smaller is stored as one value, and so is what has many small parts.
+# A list or dict is split if it is larger than the first, and its parts are not mostly smaller than
+# the second.
 _SPLIT_BYTES: Final = 512
 _PART_BYTES: Final = 64
 
@@ -68,12 +71,12 @@ _AFTER: Final = chr(ord(_SEPARATOR) + 1)
 ALL_CHECKPOINTS: Final = (f"c{_SEPARATOR}", f"c{_AFTER}")
 ALL_WRITES: Final = (f"w{_SEPARATOR}", f"w{_AFTER}")
 LAST_PACK: Final = f"p{_AFTER}"
-# Ids of items are limited to 512 bytes.
+# Item ids are limited to 512 bytes.
 _NAME_BYTES_MAX: Final = 400
 
 
 class ChannelValue(NamedTuple):
-    """The value of a channel: its version, and the positions of the values that it is made of."""
+    """The value of a channel: its version, and the positions of its parts."""
 
     version: Version
     # "one" value, the elements of a "list", or the items of a "dict".
@@ -84,7 +87,7 @@ class ChannelValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHeader:
-    """What the record of a checkpoint says by itself."""
+    """The fields of a checkpoint that its record always holds completely."""
 
     namespace: str
     id: str
@@ -92,12 +95,12 @@ class CheckpointHeader:
     # The checkpoint without the values of its channels.
     body: SerializedValue
     metadata: SerializedValue
-    # The greatest id of its namespace so far, unless each was greater than all before it.
+    # The greatest id of its namespace so far; None while each id was greater than all before it.
     greatest: str | None = None
 
 
 class Write(NamedTuple):
-    """A write that is pending for a checkpoint."""
+    """A pending write for a checkpoint."""
 
     task: str
     path: str
@@ -108,25 +111,25 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCheckpoint(CheckpointHeader):
-    """A stored checkpoint, and which channels have a value in it."""
+    """A stored checkpoint, and the names of the channels that have a value in it."""
 
     position: int
     channels: Collection[str]
-    # Writes that were stored for it before.
+    # Writes in the record itself; others are records of their own.
     pending: tuple[Write, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRecord(ListedCheckpoint):
-    """A stored checkpoint, with its differences resolved."""
+    """A stored checkpoint with its differences resolved."""
 
     channels: Mapping[str, ChannelValue]
-    # The records that are needed to resolve it, from the first on, itself included.
+    # The positions of the records that resolve it, oldest first, its own included.
     chain: tuple[int, ...]
 
 
 class Parts(NamedTuple):
-    """A value of a channel, serialized: one value, or the parts of a list or a dict."""
+    """The serialized value of a channel: one value, or the parts of a list or dict."""
 
     form: str
     values: tuple[SerializedValue, ...]
@@ -152,7 +155,7 @@ def choose_early_writes(
     if not newer_only:
         return early
     greatest = {item.rpartition(_SEPARATOR)[0]: item for item in sorted(stored)}
-    # Hashes do not grow as ids do: which of those are newer is not known.
+    # Hashes do not grow with the ids, so keep all of these.
     greatest.pop("w", None)
     return {item for item in early if item > greatest.get(item.rpartition(_SEPARATOR)[0], "")}
 
@@ -180,7 +183,7 @@ def from_stored(kind: str, data: str) -> SerializedValue:
 
 
 def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
-    """Serialize a value: in parts, if it is a list or a dict of some size."""
+    """Serialize a value; a large list or dict in parts."""
     if type(value) is list and value:
         parts = tuple(map(dump, value))
         if _is_worth_splitting(parts):
@@ -194,7 +197,7 @@ def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
 
 def _is_worth_splitting(parts: Sequence[SerializedValue]) -> bool:
     wanted = max(_SPLIT_BYTES + 1, _PART_BYTES * len(parts))
-    # Most often the first few are enough.
+    # Usually the first few parts decide.
     return any(size >= wanted for size in accumulate(len(data) for _, data in parts))
 
 
@@ -203,7 +206,7 @@ def join(
     load: Callable[[SerializedValue], Any],
     values: Mapping[int, SerializedValue],
 ) -> Any:
-    """Rebuild a value from its parts; each call makes objects of its own."""
+    """Rebuild a value from its parts; each call returns new objects."""
     parts = [load(values[position]) for position in channel.positions]
     if channel.form == "list":
         return parts
@@ -220,9 +223,9 @@ def build_record(
     channels: Mapping[str, ChannelValue],
     base: CheckpointRecord | None = None,
 ) -> StoredCheckpoint:
-    """Build the record of a checkpoint, as a difference to `base` if that saves something.
+    """Build the record of a checkpoint, as a difference to `base` unless its chain is too long.
 
-    Positions below zero are those of values in the same batch, counted back from the record.
+    Negative positions are values of the same batch, counted back from the record.
     """
     if base is not None and len(base.chain) >= DEPTH_MAX:
         base = None
@@ -254,7 +257,7 @@ def build_record(
 
 
 def add_pending(stored: StoredCheckpoint, writes: Sequence[Write]) -> StoredCheckpoint:
-    """Build the record of a checkpoint with these writes."""
+    """Add pending writes to the record of a checkpoint."""
     pending: JsonValue = [list(write) for write in writes]
     record = {**stored.record, "pending": pending} if writes else stored.record
     return StoredCheckpoint(id=stored.id, record=record)
@@ -266,7 +269,7 @@ def _get_positions(channels: Mapping[str, ChannelValue], name: str, form: str) -
 
 
 def _build_pieces(positions: tuple[int, ...], before: tuple[int, ...]) -> list[JsonValue]:
-    """Describe positions as pieces: `[first, count]`, or `[first, count, 1]` of those before."""
+    """Describe positions as pieces: `[first, count]`, or `[first, count, 1]` of `before`."""
     shorter = min(len(positions), len(before))
     head = shorter
     if positions[:shorter] != before[:shorter]:
@@ -291,7 +294,7 @@ def _build_pieces(positions: tuple[int, ...], before: tuple[int, ...]) -> list[J
 def resolve(
     stored: StoredCheckpoint, position: int, base: CheckpointRecord | None
 ) -> CheckpointRecord:
-    """Build a checkpoint from its record and the one that it may be a difference to."""
+    """Build a checkpoint from its record and the checkpoint that it is a difference to, if any."""
     record: Any = stored.record
     with _naming_errors(position, "no checkpoint"):
         # A record without a chain is complete.
@@ -323,7 +326,7 @@ def list_checkpoints(stored: Mapping[int, StoredCheckpoint]) -> list[ListedCheck
             names = before.difference(record.get("without", ())).union(record["channels"])
             channels[position] = names
             listed = ListedCheckpoint(**_parse_header(record), position=position, channels=names)
-        # The newest comes last.
+        # Remove an older record of the id, so that this one is last.
         found.pop((listed.namespace, listed.id), None)
         found[listed.namespace, listed.id] = listed
     return list(found.values())[::-1]
@@ -342,7 +345,7 @@ def _parse_header(record: Any) -> dict[str, Any]:
 
 
 def find_new_positions(stored: StoredCheckpoint, position: int) -> set[int]:
-    """Return the positions of values that a checkpoint names itself, and not by its base."""
+    """Return the positions of values that a record names itself, not through its base."""
     record: Any = stored.record
     pieces = [piece for channel in record["channels"].values() for piece in channel[2]]
     pieces += [[Write(*write).position, 1] for write in record.get("pending", ())]
@@ -350,7 +353,7 @@ def find_new_positions(stored: StoredCheckpoint, position: int) -> set[int]:
 
 
 def get_chain(stored: StoredCheckpoint) -> tuple[int, ...]:
-    """Return the positions of the records that a record builds on, from the first on."""
+    """Return the positions of the records that a record is based on, oldest first."""
     chain: Any = stored.record.get("chain", ())
     return tuple(chain)
 
@@ -361,8 +364,8 @@ def _expand(pieces: Sequence[Sequence[int]], before: Sequence[int], position: in
         if of_base:
             positions += before[first : first + count]
         else:
-            start = first if first >= 0 else position + first
-            positions += range(start, start + count)
+            # After -1, the entry before the record, may come 0, the first of the thread.
+            positions += [at if at >= 0 else position + at for at in range(first, first + count)]
     return positions
 
 
@@ -373,7 +376,7 @@ def build_writes(
     path: str,
     writes: Sequence[tuple[int, str, int]],
 ) -> StoredCheckpoint:
-    """Build the record of writes: number, channel, and position of each."""
+    """Build the record of writes, given as tuples of number, channel and position."""
     record: dict[str, JsonValue] = {
         "task": task,
         "path": path,
@@ -394,7 +397,7 @@ def parse_writes(stored: StoredCheckpoint, position: int) -> list[Write]:
 
 @contextmanager
 def _naming_errors(position: int, what: str) -> Iterator[None]:
-    """Say which entry is not what it should be."""
+    """Name the entry that is malformed."""
     try:
         yield
     except (LookupError, TypeError, ValueError, zlib.error) as error:
@@ -405,14 +408,14 @@ def _naming_errors(position: int, what: str) -> Iterator[None]:
 
 
 class Pack(NamedTuple):
-    """Entries of a thread, by their positions, that are stored as one entry."""
+    """Entries of a thread, by position, that are stored as one entry."""
 
     records: dict[int, StoredCheckpoint]
     values: dict[int, SerializedValue]
 
 
 def build_pack_item(last: int, first: int = 0) -> str:
-    """Return the item of a pack: packs are found by the last position that they hold."""
+    """Return the item of a pack; packs are ordered by the last position that they hold."""
     return f"p{_SEPARATOR}{last:010}{_SEPARATOR}{first:010}"
 
 
@@ -457,7 +460,7 @@ def parse_pack(stored: StoredCheckpoint, position: int) -> Pack:
 
 
 class RecordSummary(NamedTuple):
-    """What a record says about itself: a "checkpoint", the "writes" of a task, or a "pack"."""
+    """A record in a few words: a "checkpoint", the "writes" of a task, or a "pack"."""
 
     kind: str
     name: str
@@ -469,7 +472,7 @@ class RecordSummary(NamedTuple):
 
 
 def summarize_record(stored: StoredCheckpoint) -> RecordSummary:
-    """Summarize a record. Anything may be stored: what is no record is a checkpoint of no name."""
+    """Summarize a record; one that is malformed becomes a checkpoint without a name."""
     record: Any = stored.record
     try:
         if "pack" in record:
@@ -488,7 +491,7 @@ def summarize_record(stored: StoredCheckpoint) -> RecordSummary:
 
 
 def describe_record(stored: StoredCheckpoint) -> str:
-    """Say what a record is in a line."""
+    """Describe a record in one line."""
     kind, name, channels, parent, namespace, _ = summarize_record(stored)
     changed = ", ".join(channels)
     if kind == "pack":
@@ -501,13 +504,13 @@ def describe_record(stored: StoredCheckpoint) -> str:
 
 
 class BranchFinder:
-    """Finds the checkpoints of a thread that do not continue the newest one before them."""
+    """Finds checkpoints whose parent was not the newest one when they were stored."""
 
     def __init__(self) -> None:
         self._newest: dict[str, object] = {}
 
     def is_branch(self, stored: StoredCheckpoint) -> bool:
-        """Take the next record of the thread, and return whether a branch begins with it."""
+        """Return whether a branch begins with the next record of the thread."""
         if "parent" not in stored.record:
             return False
         parent = stored.record["parent"]

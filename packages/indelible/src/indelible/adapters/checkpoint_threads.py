@@ -1,7 +1,7 @@
 """Writes threads of checkpoints: appends records and values, and rewrites threads into packs.
 
-Everything is appended on the condition that the thread is at the version that is cached. If it is
-not, the thread is looked at again.
+Every append expects the cached version of the thread. If the thread has moved on, its head is read
+again and the append is retried.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ from indelible.core.plan import perform
 from indelible.core.plans import checkpoints
 from indelible.model import StoredCheckpoint, StoredValue
 
-# Values are longer in base 64.
+# Base64 makes values a third longer.
 _VALUES_BYTES_MAX: Final = BATCH_BYTES_MAX // 2
-# A pack is read as a whole.
+# A pack is always read as a whole.
 _PACK_BYTES: Final = 256 * 1024
-# Larger values stay where they are: they would gain least, and an entry has a limit.
+# Larger values are not packed: they gain least, and the size of an entry is limited.
 _PACKED_BYTES_MAX: Final = 4 * 1024 * 1024
-# Packs of one append.
+# Packs that are appended together.
 _PACKS_APPENDED: Final = 8
 
 ChooseCheckpoints = Callable[[Sequence[ListedCheckpoint]], Sequence[ListedCheckpoint]]
 
 
 class CheckpointDraft(NamedTuple):
-    """A checkpoint that is to be stored."""
+    """A checkpoint that is about to be stored."""
 
     header: CheckpointHeader
-    # The versions of all channels, and which of them changed.
+    # The versions of all channels, and the names of those that changed.
     versions: Mapping[str, records.Version]
     changed: Collection[str]
-    # Serializes the value of a channel; None for one without a value.
+    # Serializes the value of a channel; returns None if it has none.
     get_parts: Callable[[str], Parts | None]
 
 
 class Threads(ThreadReader):
-    """The threads of a store, which is awaited, or blocks and is wrapped to be awaited."""
+    """Reads and writes the threads of a store. `blocks` says how it was wrapped."""
 
     def __init__(self, store: AsyncMemoryStore, *, blocks: bool) -> None:
         super().__init__(store)
@@ -85,17 +85,17 @@ class Threads(ThreadReader):
     async def append_checkpoint(
         self, session: str, draft: CheckpointDraft, *, continues: bool = False
     ) -> None:
-        """Append a checkpoint with what is new in it.
+        """Append a checkpoint and its new values.
 
-        If it `continues` its parent, that must be the newest of the namespace, or there must be
-        none if it has no parent; otherwise it is a `ConflictError`.
+        With `continues`, its parent must be the newest checkpoint of the namespace (or there must
+        be none, if it has no parent); otherwise a `ConflictError` is raised.
         """
         header, namespace = draft.header, draft.header.namespace
 
         async def attempt(cache: ThreadCache) -> None:
             newest = cache.newest.get(namespace)
             if newest is None or (continues and newest.id != header.parent):
-                # Others may have gone on since.
+                # Another process may have appended since.
                 newest = await self._find_newest(session, namespace, cache)
             if continues:
                 _refuse_if_moved(session, header.parent, None if newest is None else newest.id)
@@ -109,7 +109,7 @@ class Threads(ThreadReader):
                 name: channel._replace(positions=new.place(channel.positions))
                 for name, channel in channels.items()
             }
-            # Ids of checkpoints grow, so most often this one is new.
+            # Ids usually grow, so a greater one than all before it is new.
             greatest = "" if newest is None else newest.greatest or newest.id
             may_repeat = header.id <= greatest
             marked = header
@@ -134,7 +134,7 @@ class Threads(ThreadReader):
         path: str,
         writes: Sequence[tuple[int, str, SerializedValue]],
     ) -> None:
-        """Append writes of a task: number, channel and value of each."""
+        """Append writes of a task, as tuples of number, channel and value."""
 
         async def attempt(cache: ThreadCache) -> None:
             values = [value for _, _, value in writes]
@@ -153,7 +153,7 @@ class Threads(ThreadReader):
         session: str,
         attempt: Callable[[ThreadCache], Awaitable[None]],
     ) -> None:
-        """Try something on what is cached of a thread, until that is not out of date."""
+        """Attempt something with the cache of a thread; refresh and retry if it is out of date."""
         async with self._take_turn(session):
             cached = self._caches.get(session)
 
@@ -165,7 +165,7 @@ class Threads(ThreadReader):
                 except ConflictError:
                     raise
                 except BaseException:
-                    # Whether something was appended is not known.
+                    # An append may have landed or not.
                     self._drop_cache(session)
                     raise
 
@@ -173,7 +173,7 @@ class Threads(ThreadReader):
 
     @asynccontextmanager
     async def _take_turn(self, session: str) -> AsyncIterator[None]:
-        """Let one writer of this process at a time change a thread: others would have to retry."""
+        """Let one writer of this process change a thread at a time; others would only retry."""
         if self._blocks:
             with self._lock:
                 turn = self._turns.setdefault(session, threading.Lock())
@@ -187,7 +187,7 @@ class Threads(ThreadReader):
                 yield
 
     async def _refresh(self, session: str) -> ThreadCache:
-        """Look at the version of a thread again. What was read in this view stays valid."""
+        """Read the version of a thread again. Entries that are cached for its view stay valid."""
         head = await self._run(perform(ReadHead(session)))
         cache = self._get_state(session, head).cache
         cache.version = head.version
@@ -220,9 +220,9 @@ class Threads(ThreadReader):
         return writes
 
     async def _append_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> bool:
-        """Append new values, if they do not fit into one batch with their record.
+        """Append new values alone if they do not fit into one batch with their record.
 
-        Then they are in the thread, and the record is to be built again.
+        If so, return True: they have positions now, and the record must be built again.
         """
         batches = list(_divide(new.values))
         if len(batches) <= 1:
@@ -240,13 +240,13 @@ class Threads(ThreadReader):
     ) -> int:
         """Append values and records as one batch; return the last position."""
         entries: list[StoredValue | StoredCheckpoint] = [*map(records.to_stored, values), *stored]
-        # A blocking store is wrapped, to be awaited.
+        # A blocking store is wrapped.
         settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
         append = checkpoints.append_entries(settings, session, entries, cache.version)
         receipt = await self._run(append)
         with self._lock:
             if cache.view != get_view(receipt.version):
-                # The thread begins: an append to a life that has ended is refused.
+                # This append began the thread: one that expects an earlier life is refused.
                 self._caches[session] = cache
             cache.version = receipt.version
         for position, value in zip(receipt.positions, values, strict=False):
@@ -263,22 +263,22 @@ class Threads(ThreadReader):
         self._drop_cache(session)
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy a thread. Entries keep their positions, so that references stay valid."""
+        """Copy a thread. A fork keeps positions, so references stay valid."""
         await self._store.fork(source, target)
 
     async def clear_free_space(self) -> None:
-        """Let the engine give back the space of what was erased."""
+        """Let the engine release the space of erased entries."""
         await self._run(perform(Scrub()))
 
     async def rewrite(
         self, session: str, choose: ChooseCheckpoints, *, always: bool
     ) -> tuple[int, int]:
-        """Keep the chosen checkpoints, in packs, and erase all others; return how many are which.
+        """Pack the chosen checkpoints and erase all others; return how many were kept and erased.
 
-        The newest one of each namespace is appended again, so that it is found without a pack.
-        Until everything else is hidden, which is one step, nothing changes for a reader. If others
-        append meanwhile, it begins again. Unless `always`, a thread that would lose nothing is left
-        as it is. `choose` gets the newest first.
+        `choose` gets all checkpoints, newest first. The newest one of each namespace is appended
+        again instead of packed, so that it is found at once. Everything old is then hidden in one
+        step; until then, readers see no change. If others append meanwhile, it starts over. Unless
+        `always`, a thread that would lose no checkpoint is left as it is.
         """
         counts = 0, 0
         is_rewritten = False
@@ -291,7 +291,7 @@ class Threads(ThreadReader):
             counts = len(chosen), len(listed) - len(chosen)
             if not listed or (counts[1] == 0 and not always):
                 return
-            # What is erased takes along the writes that came too late for it.
+            # If checkpoints are erased, so are writes for checkpoints that were erased before.
             early = await self._read_early_writes(session, cache, listed, newer_only=counts[1] > 0)
             stay = await self._append_again(cache, state, stored, chosen, early)
             head = state.head
@@ -323,7 +323,7 @@ class Threads(ThreadReader):
         *,
         newer_only: bool,
     ) -> Mapping[int, StoredCheckpoint]:
-        """Read the writes for checkpoints that are not stored yet."""
+        """Read the records of writes for checkpoints that are not stored yet."""
         state, places = await self._find_records(session, *records.ALL_WRITES)
         _refuse_other_version(cache, state)
         found = {place.item for place in places}
@@ -340,7 +340,7 @@ class Threads(ThreadReader):
         chosen: Sequence[ListedCheckpoint],
         early: Mapping[int, StoredCheckpoint],
     ) -> set[int]:
-        """Append what is to be kept; return the positions of what stays where it is."""
+        """Append what is kept, in packs; return the positions of the entries that are not moved."""
         if not chosen:
             return set()
         session = state.session
@@ -356,7 +356,7 @@ class Threads(ThreadReader):
             position = listed.position
             stored = stored_at[position]
             if position in moved or not kept.issuperset(records.get_chain(stored)):
-                # Nothing that is to be erased may be referred to.
+                # It is based on records that will be erased: store it complete.
                 (checkpoint,) = await self._load(state, [position])
                 stored = records.build_record(checkpoint, checkpoint.channels)
             again[position] = records.add_pending(stored, pending)
@@ -388,7 +388,7 @@ def _batch(entries: Sequence[StoredCheckpoint], size: int) -> Iterator[Sequence[
 
 
 def _divide(values: Iterable[SerializedValue]) -> Iterator[list[SerializedValue]]:
-    """Divide values into batches that are appended with a record at most."""
+    """Divide values into batches, each small enough to be appended with a record."""
     batch: list[SerializedValue] = []
     size = 0
     for value in values:
@@ -404,7 +404,7 @@ def _divide(values: Iterable[SerializedValue]) -> Iterator[list[SerializedValue]
 def _iter_packs(
     stored: Mapping[int, StoredCheckpoint], values: Mapping[int, SerializedValue]
 ) -> Iterator[Pack]:
-    """Divide entries into packs of about one size, in the order of their positions."""
+    """Divide entries into packs of about the same size, in the order of their positions."""
     pack = Pack({}, {})
     size = 0
     for position in sorted(stored.keys() | values.keys()):
@@ -417,12 +417,13 @@ def _iter_packs(
         if size >= _PACK_BYTES:
             yield pack
             pack, size = Pack({}, {}), 0
-    if size:
+    # Values may have no bytes.
+    if pack.records or pack.values:
         yield pack
 
 
 def _refuse_if_moved(session: str, parent: str | None, newest: str | None) -> None:
-    """Raise if a run does not continue the newest checkpoint."""
+    """Raise if a run does not continue the newest checkpoint of its thread."""
     if newest != parent:
         raise ConflictError(
             f"the thread {get_thread_id(session)!r} went on without this run: it continues"
@@ -436,7 +437,7 @@ def _refuse_if_moved(session: str, parent: str | None, newest: str | None) -> No
 
 
 def _refuse_other_version(cache: ThreadCache, state: ThreadState) -> None:
-    """Raise if a thread was read at another version than that of the cache."""
+    """Raise if a thread was read at a different version than the cached one."""
     if state.head.version != cache.version:
         raise build_race_error(state.session)
 
@@ -444,12 +445,12 @@ def _refuse_other_version(cache: ThreadCache, state: ThreadState) -> None:
 def _build_channels(
     draft: CheckpointDraft, base: CheckpointRecord | None, new: _NewValues
 ) -> dict[str, ChannelValue]:
-    """Build the channels of a checkpoint: what changed, and the rest as its parent has it."""
+    """Build the channels of a checkpoint: changed ones anew, the rest as in its parent."""
     before = {} if base is None else base.channels
     channels: dict[str, ChannelValue] = {}
     for name, version in draft.versions.items():
         old = before.get(name)
-        # If the parent is not there, or has another version, this is a copy of a checkpoint.
+        # A copied checkpoint may have unchanged channels that its parent lacks.
         if name not in draft.changed and old is not None and old.version == version:
             channels[name] = old
         elif (parts := draft.get_parts(name)) is not None:
@@ -459,19 +460,20 @@ def _build_channels(
 
 
 class _NewValues:
-    """The values of a record that are not in the thread yet, each once."""
+    """The values of a record that are not stored in the thread yet, each once."""
 
     def __init__(self, cache: ThreadCache) -> None:
         self._cache = cache
-        # Each with its number.
+        # New values, numbered in the order in which they will be appended.
         self.values: dict[SerializedValue, int] = {}
 
     def add_all(
         self, values: Sequence[SerializedValue], before: Sequence[int] = ()
     ) -> tuple[int, ...]:
-        """Return where values are, or the numbers of new ones, as -1 - n.
+        """Return the positions of values; for the n-th new one, -1 - n.
 
-        Most often they begin with those of the channel `before`.
+        `before` are the positions of the channel's previous values. Usually only more follow now,
+        so they are compared first, all at once.
         """
         known = tuple(map(self._cache.values.get, before))
         if tuple(values[: len(before)]) != known:
@@ -479,11 +481,13 @@ class _NewValues:
         return (*before, *map(self._add, values[len(before) :]))
 
     def _add(self, value: SerializedValue) -> int:
+        # LangGraph's serializer returns a bytearray as it is, and that may change.
+        value = value[0], bytes(value[1])
         if (position := self._cache.positions.get(value)) is not None:
             return position
         return -1 - self.values.setdefault(value, len(self.values))
 
     def place(self, positions: Sequence[int]) -> tuple[int, ...]:
-        """Return where values are; of new ones, how far before the record they are appended."""
+        """Replace the numbers of new values by how far before the record they are appended."""
         end = -1 - len(self.values)
         return tuple([at if at >= 0 else end - at for at in positions])

@@ -2,18 +2,18 @@
 
     graph = builder.compile(checkpointer=IndelibleSaver(indelible.open("agent.db")))
 
-What a step changes is appended with the record of its checkpoint, in one batch. What earlier
-checkpoints of the namespace hold already is referred to, not stored again: values are compared by
-the bytes that the serializer makes of them, never by identity. How a put is stored:
+A step appends its new values and the record of its checkpoint, in one batch. Values that the thread
+already has are referred to, not stored again: they are compared by their serialized bytes, never by
+identity. How a put is stored:
 
     IndelibleSaver.put             builds the header: the checkpoint without its channels
-      Threads.append_checkpoint    finds the newest checkpoint and the parent, mostly in the cache
+      Threads.append_checkpoint    finds the newest checkpoint and the parent, usually in the cache
         records.split              serializes a channel that changed: a list or a dict in parts
-        _NewValues.add_all         tells new parts from those that have a position
+        _NewValues.add_all         finds the positions of parts that are stored already
         records.build_record       channels as ranges of positions, as a difference to the parent
         Threads._append            new parts and the record, if the thread is still at its version
 
-`checkpoint_records` draws what is then in the thread.
+`checkpoint_records` shows the result by an example.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ with need_extra("langgraph"):
 OnConflict = Literal["fork", "refuse"]
 Strategy: TypeAlias = "Keep | str"
 
-# In a config: whether its checkpoint was found as the newest, or asked for by its id. LangGraph
-# carries it along, and leaves it out of metadata. A run that found no checkpoint has no such mark.
+# In a config: True if its checkpoint was found as the newest, False if it was asked for by its id.
+# LangGraph passes it along and leaves it out of metadata. A run that found no checkpoint has none.
 _NEWEST: Final = "__indelible_newest"
-# In the metadata of a checkpoint: its delta channels that were written to since they were stored.
+# In metadata: the delta channels that were written to since their value was last stored.
 _DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
 
 
@@ -90,7 +90,7 @@ class Keep:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneReceipt:
-    """How many threads were looked at, and how many of their checkpoints stayed and were erased."""
+    """How many threads were examined, and how many of their checkpoints were kept and erased."""
 
     threads: int = 0
     kept: int = 0
@@ -101,11 +101,11 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     """A checkpointer on a store, for any number of threads, tasks and processes.
 
     With a store of `indelible.open` it works in sync and async code; with one of
-    `indelible.open_async`, in async code only. `on_conflict` says what happens to a run that
-    continues from a checkpoint that is no longer the newest of its thread, and did not ask for it
-    by its id: with "fork" it makes a branch, as LangGraph's own savers do; with "refuse" it is a
-    `ConflictError`, and nothing of it is stored. `retention` is what `prune` keeps if it is not
-    told; nothing is erased before `prune` is called.
+    `indelible.open_async`, in async code only. `on_conflict` decides about a run that continues
+    from a checkpoint that is no longer the newest of its thread, and did not ask for it by its id:
+    "fork" makes a branch, as LangGraph's own savers do; "refuse" raises a `ConflictError` before
+    anything is stored. `retention` is the default of `prune`; nothing is erased before `prune` is
+    called.
     """
 
     def __init__(
@@ -187,17 +187,17 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def prune(  # type: ignore[override]  # LangGraph returns nothing
         self, thread_ids: Sequence[str] | None = None, *, strategy: Strategy | None = None
     ) -> PruneReceipt:
-        """Erase the checkpoints of these threads, or of all, that are not to be kept.
+        """Erase checkpoints of these threads, or of all.
 
-        The strategy is what to `Keep`; "keep_latest" keeps the newest of each namespace, "delete"
-        nothing. Without one, it is the saver's `retention`, or "keep_latest".
+        `strategy` says what to `Keep`: "keep_latest" keeps the newest of each namespace, "delete"
+        nothing. The default is the saver's `retention`, or "keep_latest".
         """
         return run_blocking(self._prune(self._blocking, thread_ids, strategy))
 
     def compact(self, thread_ids: Sequence[str] | None = None) -> PruneReceipt:
-        """Compress these threads, or all: everything but their newest checkpoints is packed.
+        """Pack and compress these threads, or all, except for their newest checkpoints.
 
-        All checkpoints stay as they are. Snapshots that were taken before keep what they need.
+        All checkpoints stay readable. Snapshots that were taken before keep the unpacked entries.
         """
         return run_blocking(self._compact(self._blocking, thread_ids))
 
@@ -277,9 +277,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         """Return the version after another: a number that sorts, and a random part."""
         del channel
         number = 0 if current is None else int(str(current).partition(".")[0])
-        return f"{number + 1:032}.{random.random():016}"  # noqa: S311 (tells writers apart)
+        # The random part distinguishes concurrent writers.
+        return f"{number + 1:032}.{random.random():016}"  # noqa: S311 (not for security)
 
-    # One implementation of both
+    # The implementation of both
 
     async def _get_tuple(self, threads: Threads, config: RunnableConfig) -> CheckpointTuple | None:
         session, namespace = _get_place(config)
@@ -325,7 +326,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 try:
                     built: CheckpointTuple | None = await self._build_tuple(threads, session, found)
                 except ConflictError:
-                    # The thread was pruned meanwhile.
+                    # The thread was pruned since the checkpoint was found.
                     name = checkpoint.namespace, checkpoint.id
                     built = await retry(session, partial(self._find_tuple, threads, session, *name))
                 if built is not None:
@@ -335,10 +336,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _build_tuple(
         self, threads: Threads, session: str, found: FoundCheckpoint
     ) -> CheckpointTuple:
-        """Read what a checkpoint refers to; a conflict if some may have been erased since."""
+        """Read what a checkpoint refers to; raises a conflict if that may have been erased."""
         checkpoint = found.checkpoint
         namespace, channels = checkpoint.namespace, checkpoint.channels
-        # Read after the record, so this state has what both refer to.
+        # This state is newer than the record, so it has the values that both refer to.
         state, (writes,) = await threads.read_writes(session, [found])
         writes.sort(key=_get_write_order)
         needed = chain.from_iterable(channel.positions for channel in channels.values())
@@ -375,7 +376,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _read_delta_history(
         self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the ancestors of a checkpoint back to those that hold the channels."""
+        """Read the ancestors of a checkpoint, back to those that hold the channels."""
         session, namespace = _get_place(config)
         history: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         target = await threads.find(session, namespace, get_checkpoint_id(config))
@@ -385,7 +386,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             return history
         state, writes = await threads.read_writes(session, found)
         ancestors = [each.checkpoint for each in found]
-        # A channel is read from its newest value on.
+        # The newest ancestor that holds each channel.
         seeds: dict[str, int] = {}
         for number, each in enumerate(ancestors):
             for name in each.channels.keys() & history.keys():
@@ -434,7 +435,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             metadata=dump(get_checkpoint_metadata(config, metadata)),
         )
         draft = CheckpointDraft(header, checkpoint["channel_versions"], new_versions, get_parts)
-        newest = parent is None or configurable.get(_NEWEST, True)
+        newest = configurable.get(_NEWEST, True)
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
         return _build_config(session, namespace, checkpoint["id"], newest=newest)
 
@@ -526,10 +527,9 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _add_sources(
         self, found: Sequence[ListedCheckpoint], kept: Iterable[ListedCheckpoint]
     ) -> Sequence[ListedCheckpoint]:
-        """Add the checkpoints that others are rebuilt from.
+        """Add the checkpoints that delta channels of the kept ones are rebuilt from.
 
-        The value of a delta channel is rebuilt from the writes of the checkpoints before it, back
-        to one that holds it.
+        Their value is rebuilt from the writes of the ancestors, back to one that holds a value.
         """
         by_id = {(each.namespace, each.id): each for each in found}
         chosen: set[tuple[str, str]] = set()
@@ -546,7 +546,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
 
 @contextmanager
 def _name_decoding_errors(session: str, checkpoint_id: str, what: str) -> Iterator[None]:
-    """Say what could not be decoded: a serializer knows neither thread nor channel."""
+    """Name the thread, checkpoint and channel, which the serializer does not know."""
     try:
         yield
     except Exception as error:

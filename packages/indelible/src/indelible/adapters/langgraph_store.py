@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from indelible import AsyncMemoryStore, Memory, UsageError
-from indelible.adapters.conversations import iter_session_ids
+from indelible.adapters.conversations import iter_pages, iter_session_ids
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -49,8 +50,8 @@ with need_extra("langgraph"):
         validate_op_namespace,
     )
 
-# In the metadata of a memory: when its item was created and updated. A version that only renews
-# the time to live changes neither.
+# The key in a memory's metadata for the item's own created_at and updated_at. Renewing a TTL
+# appends a version but must not change them.
 _TIMES: Final = "langgraph"
 _log: Final = logging.getLogger("indelible.langgraph")
 
@@ -91,7 +92,7 @@ class IndelibleLangGraphStore(BaseStore):
         for op in ops:
             validate_op_namespace(op)
         results = [await self._read(store, op, blocks=blocks) for op in ops]
-        # Of several puts of one item, the last one counts.
+        # The last of several puts of one item wins.
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         if puts:
             await self._put(store, list(puts.values()), blocks=blocks)
@@ -178,7 +179,7 @@ class IndelibleLangGraphStore(BaseStore):
             await store.add_entries(build_collection_id(namespace), batch)
 
     def _get_text(self, op: PutOp) -> str | None:
-        """Return what is searched of an item: None for every text in it, empty for nothing."""
+        """Return the text to index: None for every text in the item, "" for none."""
         if op.index is False:
             return ""
         fields = self._fields if op.index is None else op.index
@@ -194,7 +195,7 @@ class IndelibleLangGraphStore(BaseStore):
         vectors: list[Sequence[float] | None] = [None] * len(ops)
         if self._embeddings is None:
             return vectors
-        # An item without a text of its own is embedded as a whole.
+        # Without index fields, the whole item is embedded.
         wanted = {
             number: get_text_at_path(op.value, "$")[0] if text is None else text
             for number, (op, text) in enumerate(zip(ops, texts, strict=True))
@@ -225,7 +226,7 @@ class IndelibleLangGraphStore(BaseStore):
             else:
                 vectors = list(await embeddings.aembed_documents(texts))
         except Exception as error:  # noqa: BLE001 (whatever a model's client raises)
-            # The message of its error may hold the text, so only its type is told.
+            # The error's message may contain the text, so log only its type.
             _log.warning("the embedder failed with %s: words alone count", type(error).__name__)
             return None
         if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
@@ -268,7 +269,7 @@ def _to_item(
     written_at: datetime,
     score: float | None = None,
 ) -> SearchItem:
-    """Build an item. A memory that LangGraph did not write is one with its text."""
+    """Build an item. The value of a memory that LangGraph did not write is its text."""
     value = stored.value if isinstance(stored.value, dict) else {"text": stored.text}
     times = _get_times(stored)
     return SearchItem(
@@ -319,13 +320,9 @@ async def _list_items(store: AsyncMemoryStore, op: SearchOp) -> list[SearchItem]
 async def _iter_memories(
     store: AsyncMemoryStore, collection: str, where: Mapping[str, Any]
 ) -> AsyncIterator[Memory]:
-    cursor: str | None = None
-    while True:
-        page = await store.list_memories(collection, where=where, cursor=cursor)
+    async for page in iter_pages(partial(store.list_memories, collection, where=where)):
         for memory in page:
             yield memory
-        if (cursor := page.cursor) is None:
-            return
 
 
 async def _iter_collections(store: AsyncMemoryStore, prefix: Namespace) -> AsyncIterator[str]:
@@ -337,11 +334,11 @@ async def _iter_collections(store: AsyncMemoryStore, prefix: Namespace) -> Async
 
 
 async def _list_namespaces(store: AsyncMemoryStore, op: ListNamespacesOp) -> list[Namespace]:
-    """List the namespaces that have items; a session without memories is none."""
+    """List the namespaces that have items; sessions without memories are left out."""
     found: set[Namespace] = set()
     async for session in _iter_collections(store, _find_common_prefix(op)):
         labels = parse_collection_id(session)
-        # LangGraph cannot name a namespace with such a label.
+        # LangGraph refuses such labels, so no namespace of its own has them.
         if not all(label and "." not in label for label in labels):
             continue
         if all(_matches(condition, labels) for condition in op.match_conditions or ()) and (
