@@ -13,8 +13,9 @@ import warnings
 import pytest
 
 import indelible
-from memory_contract import Ok, Policy, explain_trace, record
+from memory_contract import Ok, Policy, Violated, explain_trace, record
 from memory_contract.goldfish.stores import ListStore
+from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import (
     DroppedLines,
     OtherCall,
@@ -628,6 +629,34 @@ def test_what_takes_entries_away_is_known_even_of_a_process_that_is_killed(tmp_p
     (announced,) = lines(folder)
     assert (announced.op, announced.outcome, announced.complete_ns) == ("clear", "info", None)
     assert lines(folder, TraceEnd) == []
+
+
+def test_what_a_killed_process_wrote_is_no_garbage(tmp_path):
+    folder, database = tmp_path / "trace", tmp_path / "agent.db"
+    indelible.open(str(database)).close()
+
+    def child():
+        record(indelible.open(str(database)), folder, fresh=True).add_message("s", "user", "a")
+        # At once, before its lines are written.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    os.waitpid(in_a_child(child), 0)
+    with record(indelible.open(str(database)), folder, fresh=True) as store:
+        assert len(store.get_history("s")) == 1
+    found = explain_trace(folder)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
+    assert found.metadata.unclosed == 1
+
+
+def test_a_file_that_is_full_ends_when_the_next_has_begun(tmp_path):
+    """While a process lives, one of its files is open: lines of it may be missing."""
+    folder = tmp_path / "trace"
+    store = record(indelible.open("memory:"), folder, part_bytes_max=1)
+    store.add_message("s", "user", "a")
+    get_trace_writer(store).flush()
+    assert len(lines(folder, TraceHeader)) == len(lines(folder, TraceEnd)) + 1 > 2
+    store.close()
+    assert len(lines(folder, TraceHeader)) == len(lines(folder, TraceEnd))
 
 
 def test_threads_are_workers(path):

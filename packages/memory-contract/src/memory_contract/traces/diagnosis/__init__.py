@@ -1,4 +1,4 @@
-"""Explain a trace: run the checker on each session and say what it proves."""
+"""Explains a trace: runs the checker on each session and adds up what it proves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import Final
 from memory_contract.checker import judge
 from memory_contract.checker.search import STEPS_MAX
 from memory_contract.checker.shrink import SHRINKABLE_MAX, minimal
-from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from memory_contract.checker.verdict import (
+    Anomaly,
+    Ok,
+    Scope,
+    Undecided,
+    Verdict,
+    Violated,
+    quote_name,
+)
 from memory_contract.history import Operation
 from memory_contract.results import TOLD_MAX
 from memory_contract.traces.diagnosis.history_builder import (
@@ -32,15 +40,10 @@ from memory_contract.traces.format import TraceCall, TraceOperation
 
 __all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "judge_lines"]
 
-# Of a session's operations, what is kept to show the others around a proof.
+# Operations of a session that are kept to show the surroundings of a proof.
 AROUND_MAX: Final = 10_000
-# Histories that are kept to ask whether another session had their strange entries first.
+# Histories that are kept until all sessions are read, to look for their strange entries there.
 STRANGE_MAX: Final = 1_000
-CLOCKS: Final = (
-    "it was recorded on several machines, or boots of one: their clocks cannot be compared; explain"
-    " the files of each by themselves"
-)
-
 
 FindAppends = Callable[[set[str]], dict[str, TraceOperation]]
 
@@ -56,7 +59,7 @@ class AnomalyStory:
 
 @dataclass(slots=True)
 class Explanation:
-    """What a trace proves."""
+    """The verdict on a trace, its proofs, and how much was judged."""
 
     path: Path
     verdict: Verdict
@@ -82,7 +85,7 @@ def explain_trace(
 ) -> Explanation:
     """Judge a trace of any length, or one session of it."""
     reader = TraceReader(path, progress)
-    builder = _ExplanationBuilder(reader.metadata)
+    builder = _ExplanationBuilder(reader.metadata, session)
     for lines in reader.read_sessions(session):
         builder.add(lines)
     return builder.build(Path(path), reader.find_appends)
@@ -100,8 +103,10 @@ def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanat
 class _ExplanationBuilder:
     """Adds up the verdicts on sessions."""
 
-    def __init__(self, metadata: TraceMetadata) -> None:
+    def __init__(self, metadata: TraceMetadata, session: str | None = None) -> None:
         self.metadata = metadata
+        # The only session that is asked for.
+        self.session = session
         self.counts: Counter[str] = Counter()
         self.others: Counter[str] = Counter()
         self._told: list[Anomaly] = []
@@ -112,7 +117,7 @@ class _ExplanationBuilder:
         self._unknown: list[UnknownChange] = []
         self._sessions = 0
         self._began: int | None = None
-        # Histories with entries that nobody in them appended: another session may have.
+        # Histories with entries that were not appended in them: perhaps in another session.
         self._strange: list[tuple[ResolvedHistory, set[str]]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
@@ -166,8 +171,8 @@ class _ExplanationBuilder:
         """Build the explanation; `find_appends` finds the first append of each of some hashes."""
         self._judge_strange(find_appends)
         scope = Scope(self._operations, self._sessions, self._began or 0)
-        if len(self.metadata.boots) > 1:
-            verdict: Verdict = Undecided(CLOCKS, scope)
+        if obstacle := self._find_obstacle():
+            verdict: Verdict = Undecided(obstacle, scope)
             return Explanation(path, verdict, self.metadata, unjudged=self._operations)
         verdict = Ok(scope)
         if self._told:
@@ -190,6 +195,15 @@ class _ExplanationBuilder:
             unknown=tuple(self._unknown),
         )
 
+    def _find_obstacle(self) -> str | None:
+        """Return why nothing can be judged; None if something can."""
+        if not self._operations:
+            of_session = "" if self.session is None else f" of session {quote_name(self.session)}"
+            return f"the trace holds no operation{of_session}"
+        if self.metadata.own_ids and self.metadata.dropped:
+            return "the history is cut off, so calls of any moment may be missing"
+        return self.metadata.find_obstacle()
+
 
 def _get_moment(anomaly: Anomaly) -> int:
     return max((op.invoke_ns for op in anomaly.witness), default=0)
@@ -207,5 +221,5 @@ def _minimize_story(story: AnomalyStory) -> AnomalyStory:
     counted = any(isinstance(op, TraceOperation) for op in story.anomaly.witness)
     if not counted and len(story.around) <= SHRINKABLE_MAX:
         return replace(story, small=tuple(minimal(story.around, story.anomaly)))
-    # What was counted is shown by what was counted.
+    # The witness of a count is already as small as it can be.
     return replace(story, small=story.anomaly.witness)

@@ -13,13 +13,14 @@ import copy
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from concurrent import futures
 from threading import get_ident
 from typing import Any, Final
 
 import wrapt
 
-from memory_contract.traces.format import CALL, REMOVERS
+from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.methods import (
     MethodSpec,
@@ -56,16 +57,28 @@ class CallRecorder:
         record.verb = name
         return record
 
-    def start(self, record: CallRecord | None, *, task: bool = False) -> None:
-        """Note when the call begins; write it at once if it may remove entries."""
+    def start(self, record: CallRecord | None, *, awaited: bool = False) -> None:
+        """Note when the call begins; announce it if it may remove entries."""
         if record is None:
             return
-        current = _current_task() if task else None
-        ident, kind = (get_ident(), "t") if current is None else (id(current), "a")
-        record.worker = self.writer.name_worker(self._number, ident, kind)
+        self.writer.begin()
+        task = _current_task() if awaited or record.may_remove else None
+        if task is None:
+            record.worker = self.writer.name_worker(self._number, get_ident(), "t")
+        elif awaited:
+            record.worker = self.writer.name_worker(self._number, id(task), "a")
+        else:
+            # The announcement and the result must name the same worker, and the result of a
+            # blocking method may have to be awaited.
+            record.worker = self.writer.name_worker(self._number, id(record), "t")
         record.invoke_ns = time.monotonic_ns()
-        if record.op in REMOVERS or record.changes:
+        if record.may_remove:
             self.writer.announce(record)
+
+    def await_result(self, record: CallRecord | None) -> None:
+        """Note that the result of a blocking method comes later: other calls may begin first."""
+        if record is not None and not record.may_remove:
+            record.worker = self.writer.name_worker(self._number, id(record), "a")
 
     def complete(self, record: CallRecord | None, spec: MethodSpec, answer: Any) -> None:
         """Record a call that returned."""
@@ -75,8 +88,11 @@ class CallRecorder:
             return
         record.complete_ns = time.monotonic_ns()
         record.outcome = "ok"
+        if record.op == "read" and isinstance(answer, Iterator | AsyncIterator):
+            # Reading it here would leave nothing for the application.
+            record.op = CALL
         try:
-            if spec.read_result is not None and not record.changes:
+            if spec.read_result is not None and record.op != CALL:
                 spec.read_result(record, answer, self.writer.hasher)
             self.writer.put(record)
         except Exception:  # noqa: BLE001 -- a result of an unknown form
@@ -101,7 +117,8 @@ class CallRecorder:
             self.writer.leave()
 
 
-class RecordingProxy(wrapt.BaseObjectProxy[Any]):
+# The first versions of wrapt 2 cannot be subscripted at runtime.
+class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
@@ -241,8 +258,7 @@ def _wrap_call(
 ) -> Callable[..., Any]:
     """Return the method with a record of each call."""
 
-    async def complete_later(record: CallRecord | None, call: Callable[[], Awaitable[Any]]) -> Any:
-        recorder.start(record, task=True)
+    async def finish(record: CallRecord | None, call: Callable[[], Awaitable[Any]]) -> Any:
         try:
             answer = await call()
         except BaseException as error:
@@ -251,13 +267,22 @@ def _wrap_call(
         recorder.complete(record, spec, answer)
         return answer
 
+    def finish_concurrent(record: CallRecord | None, done: futures.Future[Any]) -> None:
+        try:
+            answer = done.result()
+        except BaseException as error:  # noqa: BLE001 -- whoever waits for the result gets it
+            recorder.fail(record, spec, error)
+        else:
+            recorder.complete(record, spec, answer)
+
     if inspect.iscoroutinefunction(inspect.unwrap(method)):
 
         @functools.wraps(method)
         async def call_async(*arguments: Any, **options: Any) -> Any:
             arguments, options = _list_batch(spec, arguments, options)
             record = recorder.begin(spec, name, arguments, options)
-            return await complete_later(record, lambda: method(*arguments, **options))
+            recorder.start(record, awaited=True)
+            return await finish(record, lambda: method(*arguments, **options))
 
         return call_async
 
@@ -271,10 +296,18 @@ def _wrap_call(
         except BaseException as error:
             recorder.fail(record, spec, error)
             raise
-        if hasattr(answer, "__await__"):
-            return complete_later(record, lambda: answer)
-        recorder.complete(record, spec, answer)
-        return answer
+        is_concurrent = isinstance(answer, futures.Future)
+        if not is_concurrent and not hasattr(answer, "__await__"):
+            recorder.complete(record, spec, answer)
+            return answer
+        recorder.await_result(record)
+        if is_concurrent:
+            answer.add_done_callback(functools.partial(finish_concurrent, record))
+            return answer
+        finished = finish(record, lambda: answer)
+        # A future may be given callbacks, or be awaited by nobody.
+        is_future = asyncio.isfuture(answer)
+        return answer.get_loop().create_task(finished) if is_future else finished
 
     return call
 
