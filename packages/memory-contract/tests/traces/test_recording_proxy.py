@@ -184,6 +184,34 @@ def test_a_method_that_is_replaced_is_not_remembered(store):
     assert store.helper() == 2
 
 
+def test_a_method_that_the_store_replaces_itself_is_the_new_one(store):
+    assert store.get_history("s") == []
+    store.__wrapped__.get_history = lambda session: [HELLO]
+    assert store.get_history("s") == [HELLO]
+
+
+def test_a_deep_copy_in_memory_is_another_store_and_accuses_nobody(path):
+    store = record(Store(), path, fresh=True)
+    store.add_messages("s", [HELLO])
+    other = copy.deepcopy(store)
+    store.add_messages("s", [{"role": "user", "content": "in the first alone"}])
+    assert other.get_history("s") == [HELLO]
+    get_trace_writer(store).close()
+    assert not explain_trace(path).names
+
+
+def test_one_trace_of_an_empty_and_an_old_store_is_not_fresh(path):
+    old = Store()
+    old.messages_of["old"] = [HELLO]
+    fresh = record(Store(), path, fresh=True)
+    fresh.add_messages("s", [HELLO])
+    assert record(old, path).get_history("old") == [HELLO]
+    get_trace_writer(fresh).close()
+    found = explain_trace(path)
+    assert not found.metadata.fresh
+    assert not found.names
+
+
 def test_what_the_recorder_cannot_describe_is_the_stores_to_answer(store, path):
     with pytest.raises(TypeError, match="not iterable"):
         store.add_messages("s", None)

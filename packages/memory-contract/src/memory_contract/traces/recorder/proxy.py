@@ -143,16 +143,19 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         # The session that the whole object stands for, if it does.
         self._self_session = session
         self._self_read_only = frozenset(read_only)
-        self._self_wrappers: dict[str, Any] = {}
+        # By name: a method of the store, and its wrapper.
+        self._self_wrappers: dict[str, tuple[Any, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if (wrapper := self._self_wrappers.get(name)) is not None:
-            return wrapper
         store, recorder = self.__wrapped__, self._self_recorder
         spec = self._self_methods.get(name)
         if spec is not None and _is_property(store, name):
             return _wrap_call(recorder, spec, name, lambda: getattr(store, name))()
         found = getattr(store, name)
+        known = self._self_wrappers.get(name)
+        # The store may have replaced its method.
+        if known is not None and known[0] == found:
+            return known[1]
         if spec is not None:
             wrapper = _wrap_call(recorder, spec, name, found)
         elif name in ("close", "aclose"):
@@ -162,14 +165,13 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
             wrapper = _wrap_call(recorder, unknown, name, found)
         else:
             return found
-        self._self_wrappers[name] = wrapper
+        self._self_wrappers[name] = found, wrapper
         return wrapper
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_self_"):
             super().__setattr__(name, value)
             return
-        self._self_wrappers.pop(name, None)
         if name in self._self_methods:
             # What a read shows is replaced: `history.messages = []`.
             self._change(f"set {name}", setattr, name, value)
@@ -222,7 +224,10 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         return self._self_rewrap(copy.copy(self.__wrapped__))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self._self_rewrap(copy.deepcopy(self.__wrapped__, memo))
+        # If the store is in memory, the copy is another store, and a trace cannot tell them apart.
+        copies: list[Any] = []
+        self._change("deepcopy", lambda store: copies.append(copy.deepcopy(store, memo)))
+        return self._self_rewrap(*copies)
 
     def __repr__(self) -> str:
         return repr(self.__wrapped__)

@@ -202,6 +202,14 @@ class TraceWriter:
         else:
             self.flush()
 
+    def mark_not_fresh(self) -> None:
+        """Say in the header of a new part that the store was not empty."""
+        header = replace(self.options.header, fresh=False)
+        with self._file_lock:
+            self.options = replace(self.options, header=header)
+            if self._part is not None:
+                self._rotate(self._part)
+
     # In the background
 
     def _run(self) -> None:
@@ -367,12 +375,18 @@ _WRITERS_LOCK = threading.Lock()
 
 
 def open_trace_writer(path: Path, options: TraceOptions) -> TraceWriter:
-    """Return the one writer of this process for a path; the first caller's options hold."""
+    """Return the one writer of this process for a path; the first caller's options hold.
+
+    But a trace of several stores is fresh only if all of them are.
+    """
     place = path.absolute()
     with _WRITERS_LOCK:
         if place not in _WRITERS:
             _WRITERS[place] = TraceWriter(place, options)
-        return _WRITERS[place]
+        writer = _WRITERS[place]
+    if writer.options.header.fresh and not options.header.fresh:
+        writer.mark_not_fresh()
+    return writer
 
 
 def _close_all() -> None:
