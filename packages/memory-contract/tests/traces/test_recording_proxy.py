@@ -9,7 +9,7 @@ from concurrent import futures
 
 import pytest
 
-from memory_contract import Ok, Policy, explain_trace, record
+from memory_contract import Ok, Policy, Violated, explain_trace, record
 from memory_contract.traces.format import OtherCall, TraceEnd, TraceOperation, read_trace
 from memory_contract.traces.recorder import get_trace_writer
 
@@ -326,6 +326,30 @@ def test_the_error_of_a_thread_pool_is_recorded_and_passed_on(path):
             store.add_messages("s", [HELLO]).result()
     get_trace_writer(store).close()
     assert [(op.outcome, op.error) for op in lines(path)] == [("info", "ZeroDivisionError")]
+
+
+def test_a_call_that_is_open_at_the_end_may_have_stored_something(path):
+    stored, held = threading.Event(), threading.Event()
+
+    class Hanging(Store):
+        def add_messages(self, session, messages):
+            super().add_messages(session, messages)
+            stored.set()
+            held.wait()
+
+    store = record(Hanging(), path, fresh=True)
+    thread = threading.Thread(target=store.add_messages, args=("s", [HELLO]))
+    thread.start()
+    stored.wait()
+    assert store.get_history("s") == [HELLO]
+    get_trace_writer(store).close()
+    found = explain_trace(path)
+    held.set()
+    thread.join()
+    assert not isinstance(found.verdict, Violated)
+    assert found.metadata.dropped == 1
+    get_trace_writer(store).close()
+    assert appended(path) == ["s"]
 
 
 def test_an_iterator_is_left_for_the_application_to_read(path):

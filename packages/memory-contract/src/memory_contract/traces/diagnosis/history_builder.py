@@ -133,7 +133,7 @@ def to_operation(op: TraceOperation, **changes: object) -> Operation:
 
 def _forget_late_result(op: TraceOperation, until: int) -> TraceOperation:
     """Leave open what came of a call that may have seen a change which is not in the trace."""
-    if _get_end(op) <= until or op.op not in ("read", *REMOVERS):
+    if _get_end(op) < until or op.op not in ("read", *REMOVERS):
         return op
     return replace(op, complete_ns=None, outcome="info", value=None)
 

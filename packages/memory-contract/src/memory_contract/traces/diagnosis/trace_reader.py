@@ -189,7 +189,7 @@ class TraceReader:
         """Parse a line; return its session if it is a call on one."""
         found = read_line(part, number, raw)
         self.metadata.add(found)
-        if isinstance(found, DroppedLines) and not raw.endswith(b"\n"):
+        if not raw.endswith(b"\n") and not isinstance(found, TraceEnd):
             # Changes are written down before they are made, so those that took effect before the
             # call of the last whole line began are all here.
             self.metadata.limit_known(_get_moment(before))

@@ -61,7 +61,7 @@ class CallRecorder:
         """Note when the call begins; announce it if it may remove entries."""
         if record is None:
             return
-        self.writer.begin()
+        self.writer.begin(record)
         task = _current_task() if awaited or record.may_remove else None
         if task is None:
             record.worker = self.writer.name_worker(self._number, get_ident(), "t")
@@ -96,7 +96,7 @@ class CallRecorder:
                 spec.read_result(record, answer, self.writer.hasher)
             self.writer.put(record)
         except Exception:  # noqa: BLE001 -- a result of an unknown form
-            self.writer.count_missing()
+            self.writer.count_missing(record)
 
     def fail(self, record: CallRecord | None, spec: MethodSpec, error: BaseException) -> None:
         """Record a call that raised."""
@@ -108,7 +108,7 @@ class CallRecorder:
             record.set_error(error)
             self.writer.put(record)
         except Exception:  # noqa: BLE001 -- an error of an unknown form
-            self.writer.count_missing()
+            self.writer.count_missing(record)
 
     def leave(self) -> None:
         """Let go of the trace: the store was closed."""

@@ -113,6 +113,8 @@ class TraceWriter:
         self._part: _Part | None = None
         # Whether this process has tried to begin its file.
         self._begun = False
+        # Calls that may add entries and have not come back; those that may remove are announced.
+        self._open: set[CallRecord] = set()
         self._paths: list[Path] = []
         self._opened = 0
         self._removed_parts = False
@@ -126,22 +128,25 @@ class TraceWriter:
 
     # In the application's threads
 
-    def begin(self) -> None:
-        """Begin the file of this process before its first call.
+    def begin(self, record: CallRecord) -> None:
+        """Note that a call begins; begin the file of this process before its first call.
 
-        Its calls may become visible to others before their lines are written, and if it is killed,
-        they never are. The file shows that lines may be missing.
+        Its effect may be visible to others before its line is written, or without one if the
+        process is killed. The file shows that lines may be missing.
         """
         if not self._begun:
             with self._file_lock:
                 if self._part is None:
                     self._write([])
                 self._begun = True
+        if record.op != "read" and not record.may_remove:
+            self._open.add(record)
 
     def put(self, record: CallRecord) -> None:
         """Take a record; where the buffer is full, drop and count it."""
         weight = record.weight
         with self._lock:
+            self._open.discard(record)
             if self._buffered + weight > BUFFERED_MAX:
                 self._missing += 1
             else:
@@ -150,9 +155,11 @@ class TraceWriter:
         if not self._has_records.is_set():
             self._wake()
 
-    def count_missing(self) -> None:
+    def count_missing(self, record: CallRecord | None = None) -> None:
         """Count a call that could not be recorded."""
         with self._lock:
+            if record is not None:
+                self._open.discard(record)
             self._missing += 1
         self._wake()
 
@@ -233,6 +240,10 @@ class TraceWriter:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(CLOSE_S_MAX)
+        with self._lock:
+            # What they add may be seen although they never come back.
+            self._missing += len(self._open)
+            self._open.clear()
         with self._file_lock:
             # A trace that was ended already is begun anew only for what was recorded since.
             if self._part is not None or self._records or self._missing or not self._opened:
