@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -629,6 +630,19 @@ def test_what_takes_entries_away_is_known_even_of_a_process_that_is_killed(tmp_p
     (announced,) = lines(folder)
     assert (announced.op, announced.outcome, announced.complete_ns) == ("clear", "info", None)
     assert lines(folder, TraceEnd) == []
+
+
+def test_the_lines_of_a_process_of_multiprocessing_are_written_at_its_end(tmp_path):
+    folder = tmp_path / "trace"
+
+    def work():
+        # It is not closed, and ends before the lines are written in the background.
+        record(indelible.open("memory:"), folder).add_message("s", "user", "a")
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    assert len(operations(folder)) == len(lines(folder, TraceEnd)) == 1
 
 
 def test_what_a_killed_process_wrote_is_no_garbage(tmp_path):

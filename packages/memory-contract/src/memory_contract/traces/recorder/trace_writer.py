@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import secrets
+import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -138,6 +139,7 @@ class TraceWriter:
             with self._file_lock:
                 if self._part is None:
                     self._write([])
+                    _close_with_process()
                 self._begun = True
         if record.op != "read" and not record.may_remove:
             self._open.add(record)
@@ -403,6 +405,15 @@ def open_trace_writer(path: Path, options: TraceOptions) -> TraceWriter:
 def _close_all() -> None:
     for writer in list(_WRITERS.values()):
         writer.close()
+
+
+def _close_with_process() -> None:
+    """Close all traces at the end of a process of `multiprocessing`, which does not run `atexit`."""
+    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process():
+        from multiprocessing.util import Finalize  # noqa: PLC0415 -- not needed elsewhere
+
+        # After all that may still use the store.
+        Finalize(None, _close_all, exitpriority=-100)
 
 
 def _restart_all() -> None:
