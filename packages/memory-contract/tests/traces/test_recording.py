@@ -290,6 +290,31 @@ def test_a_snapshot_that_the_store_names_after_all_is_recorded_by_its_id(path, t
     assert isinstance(explain_trace(path).verdict, Ok)
 
 
+@pytest.mark.parametrize(
+    ("error", "names"), [(KeyError("s1"), {"lost snapshot"}), (KeyError("user"), set())]
+)
+def test_a_snapshot_that_is_no_key_any_more_is_lost(path, error, names):
+    class Wiping:
+        def save_context(self, session_id, human, ai): ...
+
+        def load_memory(self, session_id):
+            return []
+
+        def save_snapshot(self, session_id):
+            return "s1"
+
+        def rollback_to_snapshot(self, session_id, snapshot):
+            raise error
+
+    store = record(Wiping(), path, fresh=True)
+    with pytest.raises(KeyError):
+        store.rollback_to_snapshot("s", store.save_snapshot("s"))
+    get_trace_writer(store).close()
+    found = explain_trace(path)
+    assert found.names == names
+    assert "raised: rollback_to_snapshot KeyError (1)" in render_explanation(found)
+
+
 def test_a_read_that_returns_few_by_default_is_not_taken_for_a_loss(path, tmp_path):
     store = record(class_stores.TenByDefault(tmp_path), path)
     for number in range(12):

@@ -69,6 +69,8 @@ class Explanation:
     counts: Counter[str] = field(default_factory=Counter)
     # Calls that the contract has no word for, by their names.
     others: Counter[str] = field(default_factory=Counter)
+    # Calls that raised, by their names and the classes of the errors.
+    errors: Counter[str] = field(default_factory=Counter)
     # Of the operations in the verdict's scope, how many prove nothing.
     unjudged: int = 0
     # Of each session that an unknown call may have changed: the call, and how many came before it.
@@ -109,6 +111,7 @@ class _ExplanationBuilder:
         self.session = session
         self.counts: Counter[str] = Counter()
         self.others: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self._told: list[Anomaly] = []
         self._stories: dict[str, AnomalyStory] = {}
         self._reasons: list[str] = []
@@ -124,8 +127,9 @@ class _ExplanationBuilder:
         """Judge the lines of one session."""
         if not any(isinstance(line, TraceOperation) for line in lines):
             return
-        _, others = merge_announced(lines)
+        operations, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
+        self.errors.update(f"{op.verb} {op.error}" for op in operations if op.error)
         resolved = build_history(lines, self.metadata)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
@@ -191,6 +195,7 @@ class _ExplanationBuilder:
             stories=tuple(map(_minimize_story, stories)),
             counts=self.counts,
             others=self.others,
+            errors=self.errors,
             unjudged=self._unjudged,
             unknown=tuple(self._unknown),
         )

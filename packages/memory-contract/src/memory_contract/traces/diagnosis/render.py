@@ -19,6 +19,8 @@ ROWS_MAX: Final = 16
 COLUMNS: Final = 3
 # Of the sessions that an unknown call made undecided, those that are named.
 UNKNOWN_MAX: Final = 5
+# Of the calls that raised or were not judged, those that are named.
+CALLS_MAX: Final = 6
 _WHY: Final = (
     "what they are about may be older than the trace, or was changed in a way that is not known, or"
     " by a call that is missing"
@@ -82,8 +84,11 @@ def list_notes(found: Explanation) -> list[str]:
         )
     if metadata.continued:
         said.append("its oldest files were removed to make room")
+    if found.errors:
+        calls = ", ".join(f"{call} ({n})" for call, n in found.errors.most_common(CALLS_MAX))
+        said.append(f"raised: {calls}")
     if found.others:
-        calls = ", ".join(f"{verb} ({n})" for verb, n in found.others.most_common(6))
+        calls = ", ".join(f"{verb} ({n})" for verb, n in found.others.most_common(CALLS_MAX))
         said.append(f"not judged: {calls}")
     if isinstance(found.verdict, Ok) and not metadata.own_ids and not metadata.fresh:
         said.append(

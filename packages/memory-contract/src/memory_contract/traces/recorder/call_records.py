@@ -64,7 +64,12 @@ class CallRecord:
         # A read changes nothing, so its failure leaves nothing open.
         self.outcome = "fail" if self.op == "read" else classify_outcome(error)
         self.error = type(error).__name__
-        if self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
+        if self.op != "rollback":
+            return
+        if isinstance(error, LookupError) and self.snapshot in map(str, error.args):
+            # `KeyError: 'the id'` of a store that keeps its snapshots in a dict.
+            self.outcome, self.value = "fail", NOT_FOUND
+        elif self.outcome == "fail" and is_not_found(error):
             self.value = NOT_FOUND
 
     @property
