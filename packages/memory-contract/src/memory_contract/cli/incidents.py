@@ -242,7 +242,9 @@ def _translate_read_errors() -> Iterator[None]:
     except HistoryError as error:
         raise UsageError(f"{error}. Nothing was run") from error
     except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}. Nothing was run") from error
+        raise UsageError(
+            f"cannot use {error.filename}: {error.strerror}. Nothing was run"
+        ) from error
 
 
 @contextmanager
