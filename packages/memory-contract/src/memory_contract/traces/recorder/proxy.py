@@ -110,6 +110,29 @@ class CallRecorder:
         except Exception:  # noqa: BLE001 -- an error of an unknown form
             self.writer.count_missing(record)
 
+    async def finish(
+        self, record: CallRecord | None, spec: MethodSpec, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Await a call and record its result."""
+        try:
+            answer = await call()
+        except BaseException as error:
+            self.fail(record, spec, error)
+            raise
+        self.complete(record, spec, answer)
+        return answer
+
+    def finish_future(
+        self, record: CallRecord | None, spec: MethodSpec, done: futures.Future[Any]
+    ) -> None:
+        """Record the result of a future of a thread pool."""
+        try:
+            answer = done.result()
+        except BaseException as error:  # noqa: BLE001 -- raised again where the result is asked for
+            self.fail(record, spec, error)
+        else:
+            self.complete(record, spec, answer)
+
     def leave(self) -> None:
         """Let go of the trace: the store was closed."""
         if not self._left:
@@ -262,24 +285,6 @@ def _wrap_call(
     recorder: CallRecorder, spec: MethodSpec, name: str, method: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return the method with a record of each call."""
-
-    async def finish(record: CallRecord | None, call: Callable[[], Awaitable[Any]]) -> Any:
-        try:
-            answer = await call()
-        except BaseException as error:
-            recorder.fail(record, spec, error)
-            raise
-        recorder.complete(record, spec, answer)
-        return answer
-
-    def finish_concurrent(record: CallRecord | None, done: futures.Future[Any]) -> None:
-        try:
-            answer = done.result()
-        except BaseException as error:  # noqa: BLE001 -- whoever waits for the result gets it
-            recorder.fail(record, spec, error)
-        else:
-            recorder.complete(record, spec, answer)
-
     if inspect.iscoroutinefunction(inspect.unwrap(method)):
 
         @functools.wraps(method)
@@ -287,7 +292,7 @@ def _wrap_call(
             arguments, options = _list_batch(spec, arguments, options)
             record = recorder.begin(spec, name, arguments, options)
             recorder.start(record, awaited=True)
-            return await finish(record, lambda: method(*arguments, **options))
+            return await recorder.finish(record, spec, lambda: method(*arguments, **options))
 
         return call_async
 
@@ -307,9 +312,9 @@ def _wrap_call(
             return answer
         recorder.await_result(record)
         if is_concurrent:
-            answer.add_done_callback(functools.partial(finish_concurrent, record))
+            answer.add_done_callback(functools.partial(recorder.finish_future, record, spec))
             return answer
-        finished = finish(record, lambda: answer)
+        finished = recorder.finish(record, spec, lambda: answer)
         # A future may be given callbacks, or be awaited by nobody.
         is_future = asyncio.isfuture(answer)
         return answer.get_loop().create_task(finished) if is_future else finished

@@ -408,7 +408,7 @@ def _close_all() -> None:
 
 
 def _close_with_process() -> None:
-    """Close all traces at the end of a process of `multiprocessing`, which does not run `atexit`."""
+    """Close all traces with a process of `multiprocessing`, which does not run `atexit`."""
     if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process():
         from multiprocessing.util import Finalize  # noqa: PLC0415 -- not needed elsewhere
 
