@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from memory_contract.calls import classify_outcome, is_not_found
+from memory_contract.calls import classify_outcome, is_missing_key, is_not_found
 from memory_contract.history import NOT_FOUND, HistoryError, build_record
 from memory_contract.traces.format import (
     CALL,
@@ -64,12 +64,9 @@ class CallRecord:
         # A read changes nothing, so its failure leaves nothing open.
         self.outcome = "fail" if self.op == "read" else classify_outcome(error)
         self.error = type(error).__name__
-        if self.op != "rollback":
-            return
-        if isinstance(error, LookupError) and self.snapshot in map(str, error.args):
-            # `KeyError: 'the id'` of a store that keeps its snapshots in a dict.
+        if self.op == "rollback" and is_missing_key(error, self.snapshot):
             self.outcome, self.value = "fail", NOT_FOUND
-        elif self.outcome == "fail" and is_not_found(error):
+        elif self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
             self.value = NOT_FOUND
 
     @property
