@@ -171,14 +171,14 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
 
     def __getattr__(self, name: str) -> Any:
         store, recorder = self.__wrapped__, self._self_recorder
+        known = self._self_wrappers.get(name)
+        # The store may have replaced its method since.
+        if known is not None and known[0] == getattr(store, name):
+            return known[1]
         spec = self._self_methods.get(name)
         if spec is not None and _is_property(store, name):
             return _wrap_call(recorder, spec, name, lambda: getattr(store, name))()
         found = getattr(store, name)
-        known = self._self_wrappers.get(name)
-        # The store may have replaced its method.
-        if known is not None and known[0] == found:
-            return known[1]
         if spec is not None:
             wrapper = _wrap_call(recorder, spec, name, found)
         elif name in ("close", "aclose"):
