@@ -154,7 +154,9 @@ def explain(arguments: Namespace) -> int:
         print(render_explanation(found), end="")
         if report is not None:
             print(f"Timeline: {report}")
-    return _choose_exit_code(found)
+    if isinstance(found.verdict, Violated):
+        return 1
+    return 0 if isinstance(found.verdict, Ok) else EXIT_UNDECIDED
 
 
 def replay(arguments: Namespace) -> int:
@@ -298,12 +300,6 @@ def _write_test(
         written = write_test(test, trace, store=store, level=level)
     if not quiet:
         print(f"Wrote {written.test} and {written.trace.name} beside it.")
-
-
-def _choose_exit_code(found: Explanation) -> int:
-    if isinstance(found.verdict, Violated):
-        return 1
-    return 0 if isinstance(found.verdict, Ok) else EXIT_UNDECIDED
 
 
 def _build_explanation_json(found: Explanation) -> dict[str, Any]:

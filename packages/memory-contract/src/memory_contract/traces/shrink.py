@@ -134,7 +134,11 @@ def shrink_trace(
         minimize(lines, attempt, tries=QUESTIONS_MAX)
     finally:
         subject.close()
-    return replace(whole, trace=_build_observed(best, subject.adapter), replay=best)
+    metadata = build_metadata(subject.adapter)
+    metadata.workers = best.way.workers if best.way is not None else None
+    # What the store did, not the old trace with lines left out.
+    observed = LoadedTrace(lines=best.lines, metadata=metadata, names=best.found)
+    return replace(whole, trace=observed, replay=best)
 
 
 def _has_overlap(lines: Lines) -> bool:
@@ -144,13 +148,6 @@ def _has_overlap(lines: Lines) -> bool:
         first.complete_ns is None or then.invoke_ns <= first.complete_ns
         for first, then in pairwise(ordered)
     )
-
-
-def _build_observed(replay: Replay, adapter: Adapter) -> LoadedTrace:
-    """Build a trace of what the store did."""
-    metadata = build_metadata(adapter)
-    metadata.workers = replay.way.workers if replay.way is not None else None
-    return LoadedTrace(lines=replay.lines, metadata=metadata, names=replay.found)
 
 
 def write_small_trace(path: str | Path, trace: LoadedTrace) -> None:
