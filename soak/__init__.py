@@ -1,1 +1,1 @@
-"""Many processes, every engine, random faults, for as long as there is time; then the checker."""
+"""Writes to every engine from many processes under random faults, then runs the checker."""

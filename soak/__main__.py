@@ -1,4 +1,4 @@
-"""python -m soak --minutes 10 --seed 7: write, break things, check, and say what came of it."""
+"""python -m soak --minutes 10 --seed 7: write under faults, judge the history, print the result."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from typing import Final
 import indelible
 from soak import page
 from soak.engines import ENGINES, Engine, freeze, restart
-from soak.verdict import figures, operations_in, read_all
+from soak.verdict import count_results, parse_records, read_sessions
 from soak.writer import Orders, write
 
-# How long a chunk is written before it is judged.
+# The time for which a chunk is written before it is judged.
 WRITING_S: Final = 25.0
 # Between two faults.
 PEACE_S: Final = (0.3, 2.0)
-# After the end of a chunk, until whoever still waits for an answer is ended: its calls are unknown.
+# Writers that still wait for an answer so long after the end of a chunk are killed; the outcomes of
+# their calls are unknown.
 ENDING_S_MAX: Final = 60.0
 # Forked from a process that has imported everything and opened nothing.
 FORK: Final = multiprocessing.get_context("fork")
 
 
 class Chunk:
-    """Some seconds of writing on every engine, and what came of it."""
+    """Some seconds of writing on every engine, and their verdict."""
 
     def __init__(self, number: int, seed: int, engines: list[Engine], folder: Path) -> None:
-        self._chance = Random(f"{seed}/{number}")
+        self._random = Random(f"{seed}/{number}")
         self._number = number
         self._engines = engines
         self._folder = folder / f"records-{number}"
@@ -47,20 +48,20 @@ class Chunk:
         self._lives: Counter[tuple[str, int]] = Counter()
 
     def run(self, writing_s: float) -> Counter[str]:
-        """Write, judge, count."""
+        """Write and judge; return the counts."""
         self._began = time.monotonic()
         self._until = self._began + writing_s
         for engine in self._engines:
             for place in range(engine.writers):
                 self._start(engine, place)
-        faults = self._break_things()
+        faults = self._inject_faults()
         deadline = time.monotonic() + ENDING_S_MAX
         for writer in self._writers.values():
             writer.join(max(0.0, deadline - time.monotonic()))
             if writer.is_alive():
                 writer.kill()
                 writer.join()
-        count = sum(self._judged(), Counter[str]())
+        count = sum(self._judge_engines(), Counter[str]())
         return count + faults
 
     def _start(self, engine: Engine, place: int) -> None:
@@ -81,29 +82,29 @@ class Chunk:
         process.start()
         self._writers[engine.name, place] = process
 
-    def _break_things(self) -> Counter[str]:
+    def _inject_faults(self) -> Counter[str]:
         faults: Counter[str] = Counter()
         while True:
-            time.sleep(self._chance.uniform(*PEACE_S))
+            time.sleep(self._random.uniform(*PEACE_S))
             if time.monotonic() > self._until:
                 return faults
-            engine = self._chance.choice([each for each in self._engines if each.shared])
+            engine = self._random.choice([each for each in self._engines if each.shared])
             servers = engine.servers()
-            kind = self._chance.choice(("kill -9", "kill -9", "restart", "freeze"))
+            kind = self._random.choice(("kill -9", "kill -9", "restart", "freeze"))
             if kind == "kill -9" or not servers:
-                place = self._chance.randrange(engine.writers)
+                place = self._random.randrange(engine.writers)
                 victim = self._writers[engine.name, place]
                 victim.kill()
                 victim.join()
                 self._start(engine, place)
                 faults["fault: kill -9 of a writer"] += 1
             else:
-                deed = restart if kind == "restart" else freeze
-                deed(self._chance.choice(servers), self._chance)
+                strike = restart if kind == "restart" else freeze
+                strike(self._random.choice(servers), self._random)
                 faults[f"fault: {kind} of a server"] += 1
 
-    def _judged(self) -> list[Counter[str]]:
-        """The figures of each engine, found by processes that wrote nothing."""
+    def _judge_engines(self) -> list[Counter[str]]:
+        """Return the counts of each engine, from processes that wrote nothing."""
         found: list[Counter[str]] = []
         for engine in self._engines:
             answer = self._folder / f"{engine.name}.json"
@@ -116,24 +117,24 @@ class Chunk:
         return found
 
     def _judge(self, engine: Engine, answer: Path) -> None:
-        operations = operations_in(sorted(self._folder.glob(f"{engine.name}-*.log")))
+        operations = parse_records(sorted(self._folder.glob(f"{engine.name}-*.log")))
         if engine.shared:
             sessions = sorted({op.session for op in operations})
-            operations += read_all(self._urls[engine.name], sessions)
-        count = figures(operations, self._folder / f"evidence-{engine.name}")
+            operations += read_sessions(self._urls[engine.name], sessions)
+        count = count_results(operations, self._folder / f"evidence-{engine.name}")
         count[f"on {engine.name}"] = count["acknowledged"]
         answer.write_text(json.dumps(count), "utf-8")
 
     def discard(self) -> None:
-        """Leave nothing of a chunk in which nothing was wrong."""
+        """Delete the files of a chunk in which nothing was wrong."""
         for engine in self._engines:
             engine.discard()
         shutil.rmtree(self._folder)
 
 
 def main() -> int:
-    """Run chunks until the time is over."""
-    asked = _asked()
+    """Run chunks until the time is up."""
+    asked = _parse_arguments()
     folder = Path(tempfile.mkdtemp(prefix="indelible-soak-"))
     # Servers that are not root must be able to enter.
     folder.chmod(0o755)
@@ -148,31 +149,31 @@ def main() -> int:
             found = chunk.run(asked.writing_s)
             total += found
             wrong = any(found[kind] for kind in page.WRONG)
-            _tell(number, found, total, time.monotonic() - began)
+            _report_chunk(number, found, total, time.monotonic() - began)
             if not wrong:
                 chunk.discard()
                 number += 1
     except KeyboardInterrupt:
-        _say("Stopped; the chunk that was being written does not count.")
+        _print("Stopped; the chunk that was being written does not count.")
     finally:
         for engine in engines:
             engine.end()
     minutes = (time.monotonic() - began) / 60
     last = number if wrong else number - 1
-    row = page.Row.of(total, seed=asked.seed, chunks=(asked.chunk, last), minutes=minutes)
-    _say(page.summary(row, total))
+    row = page.Row.build(total, seed=asked.seed, chunks=(asked.chunk, last), minutes=minutes)
+    _print(page.format_summary(row, total))
     if asked.record and total:
-        page.add(asked.record, row)
-        _say(f"Written to {asked.record}.")
+        page.add_row(asked.record, row)
+        _print(f"Written to {asked.record}.")
     if wrong:
-        _say(f"The histories and proofs are in {folder}.")
+        _print(f"The histories and proofs are in {folder}.")
         return 1
-    _say(f"Go on with: make soak SEED={asked.seed} CHUNK={number}")
+    _print(f"Go on with: make soak SEED={asked.seed} CHUNK={number}")
     shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def _asked() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m soak",
         description=__doc__,
@@ -187,17 +188,17 @@ def _asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _tell(number: int, found: Counter[str], total: Counter[str], spent_s: float) -> None:
+def _report_chunk(number: int, found: Counter[str], total: Counter[str], spent_s: float) -> None:
     faults = sum(count for kind, count in found.items() if kind.startswith("fault: "))
     wrong = ", ".join(f"{found[kind]} {kind}" for kind in page.WRONG if found[kind])
-    _say(
+    _print(
         f"{spent_s:5.0f} s  chunk {number}: {found['acknowledged']:,} appends acknowledged,"
         f" {faults} faults, {wrong or 'nothing lost or doubled'};"
         f" {total['acknowledged']:,} in all"
     )
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

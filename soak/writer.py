@@ -15,10 +15,11 @@ from memory_contract.history import Ids
 from soak.record import Record
 
 TASKS: Final = 48
-# Sessions are of their moment, so that those of several processes are the same; some of them.
+# Sessions are named after the moment, so that several processes write to the same ones; and the
+# number of those at each moment.
 MOMENT_S: Final = 0.3
 SHARED: Final = 4
-# Reads stay short: who has written so many entries to a session goes on in one of its own.
+# Reads stay short: a writer of so many entries to one session goes on in a session of its own.
 ENTRIES_MAX: Final = 200
 # Most appends are one message; the others are turns of a loop with tools.
 BATCHES: Final = 0.08
@@ -28,7 +29,7 @@ KEPT_BY_TRIM: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a writer is to do."""
+    """The task of a writer."""
 
     name: str
     url: str
@@ -36,9 +37,9 @@ class Orders:
     began: float
     until: float
     seed: str
-    # Whether it reads all sessions at its end: what it wrote is gone with it.
+    # Whether it reads all sessions at its end, since its store ends with its process.
     reads: bool = False
-    # Between two calls of a task: who never waits for anything leaves nothing for the others.
+    # The pause after each call of a task, so that writers which never wait leave time for others.
     rest_s: float = 0.0
 
 
@@ -52,7 +53,7 @@ class Writer:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._chance = Random(orders.seed)
+        self._random = Random(orders.seed)
         self._record = Record(orders.record)
         self._entries = 0
         self._written: dict[str, int] = {}
@@ -60,7 +61,7 @@ class Writer:
         self._snapshots: dict[str, list[tuple[str, str]]] = {}
 
     async def run(self) -> None:
-        """All of it."""
+        """Run all tasks, and read the sessions if nobody else can."""
         self._store = await indelible.open_async(self._orders.url)
         async with asyncio.TaskGroup() as group:
             for number in range(TASKS):
@@ -73,20 +74,20 @@ class Writer:
 
     async def _task(self, worker: str) -> None:
         while time.monotonic() < self._orders.until:
-            session, chance = self._session(), self._chance.random()
+            session, chance = self._choose_session(), self._random.random()
             if chance < 0.015:
                 await self._read(worker, session)
             elif chance < 0.03 and session.endswith(".0"):
                 await self._change(worker, session)
             else:
-                count = self._chance.randint(2, BATCH_MAX) if chance > 1 - BATCHES else 1
+                count = self._random.randint(2, BATCH_MAX) if chance > 1 - BATCHES else 1
                 await self._append(worker, session, count)
             if self._orders.rest_s:
                 await asyncio.sleep(self._orders.rest_s)
 
-    def _session(self) -> str:
+    def _choose_session(self) -> str:
         moment = int((time.monotonic() - self._orders.began) / MOMENT_S)
-        session = f"{moment}.{self._chance.randrange(SHARED)}"
+        session = f"{moment}.{self._random.randrange(SHARED)}"
         if self._written.get(session, 0) >= ENTRIES_MAX:
             session = f"{self._orders.name}.{self._own}.x"
             if self._written.get(session, 0) >= ENTRIES_MAX:
@@ -101,7 +102,7 @@ class Writer:
         key = f"k{ids[0]}"
         batch = [indelible.ChatMessage(role="user", content=id_) for id_ in ids]
         for _ in range(2):
-            # The same key again after an unknown outcome: once is what must come of it.
+            # After an unknown outcome, repeat with the same key: it must be stored once.
             call = self._record.begin(worker, session, "append", ids=ids, key=key)
             try:
                 await self._store.add_messages(session, batch, key=key, replay="hidden-ok")
@@ -117,7 +118,7 @@ class Writer:
     async def _read(self, worker: str, session: str) -> None:
         call = self._record.begin(worker, session, "read")
         try:
-            seen = ids_of(await self._store.get_history(session))
+            seen = parse_ids(await self._store.get_history(session))
         except indelible.MemoryStoreError:
             self._record.end(call, "fail")
         else:
@@ -125,27 +126,27 @@ class Writer:
 
     async def _change(self, worker: str, session: str) -> None:
         taken = self._snapshots.setdefault(session, [])
-        match self._chance.choice(("trim", "clear", "snapshot", "rollback")):
+        match self._random.choice(("trim", "clear", "snapshot", "rollback")):
             case "trim":
                 call = self._record.begin(worker, session, "trim", keep=KEPT_BY_TRIM)
-                await self._tried(
+                await self._finish(
                     call, self._store.trim(session, keep_last=KEPT_BY_TRIM, align=None)
                 )
             case "clear":
                 call = self._record.begin(worker, session, "clear")
-                await self._tried(call, self._store.clear(session))
+                await self._finish(call, self._store.clear(session))
             case "rollback" if taken:
-                name, snapshot = self._chance.choice(taken)
+                name, snapshot = self._random.choice(taken)
                 call = self._record.begin(worker, session, "rollback", snapshot=name)
-                await self._tried(call, self._store.rollback_to_snapshot(session, snapshot))
+                await self._finish(call, self._store.rollback_to_snapshot(session, snapshot))
             case _:
                 name = f"{worker}s{len(taken)}"
                 call = self._record.begin(worker, session, "snapshot", snapshot=name)
-                found = await self._tried(call, self._store.save_snapshot(session))
+                found = await self._finish(call, self._store.save_snapshot(session))
                 if found is not None:
                     taken.append((name, found.id))
 
-    async def _tried(self, call: int, work: Any) -> Any:
+    async def _finish(self, call: int, work: Any) -> Any:
         try:
             found = await work
         except indelible.MemoryStoreError as error:
@@ -155,6 +156,6 @@ class Writer:
         return found
 
 
-def ids_of(history: Any) -> Ids:
-    """The entries that a session shows."""
+def parse_ids(history: Any) -> Ids:
+    """Return the ids of the entries that a session shows."""
     return tuple(str(message.content) for message in history)

@@ -114,6 +114,48 @@ def test_shrink_writes_the_small_trace(run, tmp_path):
     assert "is there already" in str(again.exception)
 
 
+@pytest.mark.parametrize("command", ["replay", "shrink"])
+def test_a_test_that_is_there_is_refused_before_anything_runs(run, tmp_path, command):
+    (tmp_path / "test_x.py").write_text("# kept")
+    (tmp_path / "fish.py").write_text("raise AssertionError('the store was imported')")
+    options = ["--write-test", "test_x.py", *(["--output", "small.jsonl"] * (command == "shrink"))]
+    said = run(command, OVERWRITTEN, "--store", "fish:adapter", *options)
+    assert isinstance(said.exception, UsageError)
+    assert "test_x.py is there already" in str(said.exception)
+    assert (tmp_path / "test_x.py").read_text() == "# kept"
+    assert not (tmp_path / "small.jsonl").exists()
+
+
+def test_a_small_trace_may_go_to_a_folder_that_is_not_there_yet(run, tmp_path):
+    trace = INCIDENTS / "window_of_one" / "test_window_of_one.jsonl"
+    (tmp_path / "narrow.py").write_text(f"{FISH}adapter = GOLDFISH['window_of_one'].adapter\n")
+    place = tmp_path / "small" / "trace.jsonl"
+    said = run("shrink", trace, "--store", "narrow:adapter", "--output", place)
+    assert said.exit_code == 0, said.output
+    assert place.exists()
+
+
+def test_a_small_trace_that_cannot_be_written_is_said_before_anything_runs(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = run("shrink", OVERWRITTEN, "--store", "fish:adapter", "--output", "file/small.jsonl")
+    assert isinstance(said.exception, UsageError)
+    assert "Nothing was run" in str(said.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "UNKNOWN   the trace holds no operation   0 ops in 0 sessions\n"),
+        ('{"indelible_trace": 1, "ver', "missing from the trace: 1 line."),
+    ],
+)
+def test_explain_of_an_empty_trace_ends_with_3(run, tmp_path, text, words):
+    (tmp_path / "trace.jsonl").write_text(text)
+    said = run("explain", "trace.jsonl")
+    assert said.exit_code == 3
+    assert words in said.output
+
+
 def test_shrink_has_nothing_to_do_where_the_store_does_not_fail(run, tmp_path):
     trace = INCIDENTS / "window_of_one" / "test_window_of_one.jsonl"
     said = run("shrink", trace, "--store", "memory:", "--output", tmp_path / "small.jsonl")

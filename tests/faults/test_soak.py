@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from soak import page
-from soak.record import Record, operations_of
-from soak.verdict import figures
+from soak.record import Record, parse_record
+from soak.verdict import count_results
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def record(tmp_path):
 
 
 def judged(tmp_path):
-    return figures(list(operations_of(tmp_path / "record")), tmp_path / "evidence")
+    return count_results(list(parse_record(tmp_path / "record")), tmp_path / "evidence")
 
 
 def append(record, *ids, outcome="ok", key=None, worker="w"):
@@ -71,7 +71,7 @@ def test_of_a_killed_writer_every_call_was_announced(record, tmp_path):
     append(record, "c", outcome=None)
     with (tmp_path / "record").open("a") as file:
         file.write("?9\t12")
-    found = list(operations_of(tmp_path / "record"))
+    found = list(parse_record(tmp_path / "record"))
     assert [(op.ids, op.outcome) for op in found] == [
         (("a",), "ok"),
         (("b",), "ok"),
@@ -85,8 +85,8 @@ def test_the_page_adds_up_all_runs(tmp_path):
     for acknowledged in (1_200_000, 34):
         total = Counter(acknowledged=acknowledged, entries=2 * acknowledged, operations=99)
         total["fault: kill -9 of a writer"] = 3
-        row = page.Row.of(total, seed=7, chunks=(0, 4), minutes=10.2)
-        page.add(where, row)
+        row = page.Row.build(total, seed=7, chunks=(0, 4), minutes=10.2)
+        page.add_row(where, row)
     text = where.read_text("utf-8")
     assert "**1 200 034 appends acknowledged** (2 400 068 entries)" in text
     assert "0 lost, 0 doubled, 0 otherwise broken" in text

@@ -106,6 +106,11 @@ def is_not_found(error: BaseException) -> bool:
     return isinstance(error, NotFound) or type(error).__name__.endswith("NotFoundError")
 
 
+def is_missing_key(error: BaseException, snapshot: Any) -> bool:
+    """Whether a snapshot is not in the dict of its store: `KeyError: 'its id'`."""
+    return isinstance(error, LookupError) and str(snapshot) in map(str, error.args)
+
+
 def _to_operation(
     worker: str, call: Call, began: int, outcome: Outcome, value: Ids | str | None
 ) -> Operation:

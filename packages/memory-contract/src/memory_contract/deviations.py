@@ -51,7 +51,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Deviations:
-    """All that is written down about one store."""
+    """All known deviations of one store."""
 
     listed: tuple[Deviation, ...] = ()
 
@@ -70,7 +70,7 @@ class Deviations:
 
 
 def read_deviations(path: Path) -> Deviations:
-    """What a file lists; every mistake in it is an error, since a silent one would hide a FAIL."""
+    """Read a file of deviations; every mistake in it is an error, since it could hide a FAIL."""
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -93,7 +93,7 @@ def read_deviations(path: Path) -> Deviations:
 
 
 def find_deviations(*folders: Path) -> Deviations:
-    """What the file in the first folder that has one lists; nothing if none has."""
+    """Read the file in the first folder that has one; without a file, there are none."""
     for folder in folders:
         if (folder / FILE).is_file():
             return read_deviations(folder / FILE)

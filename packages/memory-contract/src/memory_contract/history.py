@@ -213,7 +213,7 @@ def build_record(kind: type[_R], found: dict[str, Any]) -> _R:
 
 
 def find_problem(operation: Operation) -> str | None:
-    """What is wrong with one operation by itself, in words; None if nothing is."""
+    """Return what is wrong with one operation by itself; None if nothing is."""
     complete, outcome = operation.complete_ns, operation.outcome
     if complete is None:
         if outcome != "info":

@@ -1,7 +1,7 @@
-"""What a right store does, as a pure function: the state is tuples of ids, nothing else.
+"""The behaviour of a right store as pure functions on tuples of ids.
 
-The tests hold this to `indelible.view`, which says the same in positions. Here it is said in
-ids, since that is what a history shows and what a search can compare and remember.
+Tests compare this with `indelible.view`, which does the same with positions. Here states hold ids,
+since a history shows ids, and a search must compare and remember states.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from memory_contract.history import Ids, Operation
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """What one session shows, its snapshots by name, and what each undo would show."""
+    """The ids that a session shows, its snapshots by name, and what each undo would show."""
 
     shown: Ids = ()
     snapshots: tuple[tuple[str, Ids], ...] = ()
@@ -22,7 +22,7 @@ class ModelState:
 
 
 EMPTY: Final = ModelState()
-# What an operation that finds no snapshot or nothing to undo comes to: the store would refuse it.
+# The result of an operation that a right store would refuse: no snapshot, or nothing to undo.
 Refused = None
 
 
@@ -82,7 +82,7 @@ def apply_append(
 
 
 def show_newest(state: ModelState, keep: int | None) -> ModelState:
-    """What a store shows of a state that shows the newest `keep` entries alone."""
+    """Return the state as a store shows it that shows the newest `keep` entries alone."""
     if keep is None:
         return state
     taken = tuple((name, take_last(ids, keep)) for name, ids in state.snapshots)

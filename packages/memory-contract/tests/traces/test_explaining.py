@@ -1,6 +1,7 @@
 """`explain_trace`: what a trace proves, and what it must never be taken to prove."""
 
 import random
+import shutil
 
 import pytest
 
@@ -17,6 +18,7 @@ from memory_contract.traces.format import (
     TraceEnd,
     TraceHeader,
     format_line,
+    list_parts,
     write_trace,
 )
 from memory_contract.traces.recorder import get_trace_writer
@@ -453,6 +455,85 @@ def test_the_torn_last_line_of_a_killed_process_is_no_error(tape):
     assert found.metadata.dropped == 1
 
 
+def test_a_history_that_is_cut_off_accuses_nobody(path):
+    def call(worker, op, at, **fields):
+        fields = {"worker": worker, "session": "s", "outcome": "ok"} | fields
+        return Operation(op=op, invoke_ns=at, complete_ns=at + 1, **fields)
+
+    # Worker by worker, as the kit writes it.
+    history = [
+        call("w0", "append", 1, ids=("a",)),
+        call("w0", "read", 20, value=("b",)),
+        call("w1", "clear", 5),
+        call("w1", "append", 10, ids=("b",)),
+    ]
+    write_history(path, history)
+    assert isinstance(explain_trace(path).verdict, Ok)
+    whole = path.read_bytes()
+    for end in (len(whole) - 9, whole.rindex(b"clear")):
+        path.write_bytes(whole[:end])
+        found = explain_trace(path)
+        assert isinstance(found.verdict, Undecided), render_explanation(found)
+        assert "cut off" in found.verdict.reason
+
+
+@pytest.mark.parametrize("seen", [(), ("b",)])
+def test_a_file_that_is_cut_off_excuses_what_was_seen_after_its_end(tmp_path, seen):
+    """What its process cleared later is missing; what was lost before is lost."""
+    one = Tape(tmp_path / "1.jsonl", TraceHeader(fresh=True, pid=1))
+    one.append("a", at=(10, 20))
+    one.call("clear", at=(30, 40))
+    two = Tape(tmp_path / "2.jsonl", TraceHeader(fresh=True, pid=2))
+    two.append("b", worker="2.1-t1", at=(1, 2))
+    two.read(*seen, worker="2.1-t1", at=(5, 8))
+    two.read(worker="2.1-t1", at=(50, 60))
+    for tape in (one, two):
+        write_trace(tape.path, tape.header, tape.lines)
+    text = one.path.read_bytes()
+    one.path.write_bytes(text[: text.index(b"clear")])
+    assert names(explain_trace(tmp_path)) == ([] if seen else ["lost append"])
+
+
+def test_what_happens_while_a_trace_is_read_is_not_judged(tmp_path, monkeypatch):
+    """The first file has been read when its process clears the session."""
+    monkeypatch.setattr("memory_contract.traces.diagnosis.trace_reader.PROGRESS_LINES", 1)
+    folder = tmp_path / "trace"
+    store = indelible.open("memory:")
+    first = record(store, folder / "1.jsonl", fresh=True)
+    shutil.copy(folder / "1.key", folder / "2.key")
+    second = record(store, folder / "2.jsonl", fresh=True)
+    first.add_message("s", "user", "a")
+    second.get_history("s")
+    for recorded in (first, second):
+        get_trace_writer(recorded).flush()
+    sizes = [part.stat().st_size for part in list_parts(folder)]
+
+    def go_on(doing, share):
+        if doing == "reading" and share > sizes[0] / sum(sizes) and first.get_history("s"):
+            first.clear("s")
+            second.get_history("s")
+            get_trace_writer(second).flush()
+
+    found = explain_trace(folder, progress=go_on)
+    assert store.get_history("s") == []
+    assert found.verdict.scope.operations == 3
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
+    store.close()
+
+
+def test_a_trace_without_an_operation_proves_nothing(tape, path):
+    found = tape.explained()
+    assert isinstance(found.verdict, Undecided)
+    assert found.verdict.reason == "the trace holds no operation"
+    tape.append("a")
+    found = tape.explained(session="nobody")
+    assert isinstance(found.verdict, Undecided)
+    assert found.verdict.reason == "the trace holds no operation of session nobody"
+    for text in (b"", b'{"indelible_trace": 1, "ver', b"no trace at all"):
+        path.write_bytes(text)
+        assert isinstance(explain_trace(path).verdict, Undecided)
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -477,6 +558,20 @@ def test_machines_cannot_be_compared(tmp_path):
     assert isinstance(verdict, Undecided)
     assert "clocks" in verdict.reason
     with pytest.raises(HistoryError, match="clocks cannot be compared"):
+        load_trace(tmp_path)
+
+
+def test_hashes_of_several_keys_cannot_be_compared(tmp_path):
+    store = indelible.open("memory:")
+    first, second = (record(store, tmp_path / f"{n}.jsonl", fresh=True) for n in (1, 2))
+    first.add_message("s", "user", "a")
+    second.get_history("s")
+    for recorded in (first, second):
+        get_trace_writer(recorded).close()
+    verdict = explain_trace(tmp_path).verdict
+    assert isinstance(verdict, Undecided)
+    assert "different keys" in verdict.reason
+    with pytest.raises(HistoryError, match="cannot be replayed: its files were hashed with"):
         load_trace(tmp_path)
 
 

@@ -13,6 +13,7 @@ from memory_contract.traces.diagnosis import judge_lines
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import (
+    REMOVERS,
     DroppedLines,
     TraceHeader,
     TraceOperation,
@@ -377,6 +378,48 @@ def test_a_right_store_with_overlaps_is_never_accused_by_a_late_trace(chunk):
 def test_a_right_store_of_appends_and_reads_is_never_accused_by_a_late_trace(chunk):
     kinds = ("append", "append", "read", "limit")
     assert accused(range(chunk * 300, (chunk + 1) * 300), kinds=kinds, unknown=0.15) == []
+
+
+def write_parts(seed, folder):
+    """Write a legal history as recorders in several processes do; one file is cut off."""
+    rng = random.Random(seed)
+    history = legal(seed, kinds=KINDS, ops=30)
+    parts = {}
+    for op in history:
+        fields = {each.name: getattr(op, each.name) for each in dataclasses.fields(op)}
+        if op.op not in ("read", "pop") and (op.op, op.outcome) != ("rollback", "fail"):
+            fields["value"] = None
+        line, part = TraceOperation(**fields), parts.setdefault(op.worker, [])
+        if op.op in REMOVERS:
+            # Announced before it is made.
+            announced = dataclasses.replace(line, complete_ns=None, outcome="info", value=None)
+            part.append((op.invoke_ns, announced))
+        if op.complete_ns is not None:
+            part.append((op.complete_ns, line))
+    torn = rng.choice(sorted(parts))
+    # A process with a call that never came back does not end in order.
+    hanging = {op.worker for op in history if op.complete_ns is None and op.op not in REMOVERS}
+    for pid, (worker, part) in enumerate(parts.items()):
+        path = folder / f"{worker}.jsonl"
+        part.sort(key=lambda each: each[0])
+        write_trace(path, TraceHeader(fresh=True, pid=pid), [line for _, line in part])
+        whole = path.read_bytes()
+        if worker == torn:
+            end = rng.randrange(1, len(whole))
+            path.write_bytes(whole[: end - (whole[end - 1] == ord("\n"))])
+        elif worker in hanging:
+            path.write_bytes(whole[: whole.rindex(b'{"closed')])
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_a_right_store_is_not_accused_by_a_trace_of_which_a_file_is_cut_off(tmp_path, chunk):
+    for seed in range(chunk * 100, (chunk + 1) * 100):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        write_parts(seed, folder)
+        found = explain_trace(folder)
+        said = f"seed {seed}\n{render_explanation(found)}"
+        assert not isinstance(found.verdict, Violated), said
 
 
 def test_most_losses_are_found_in_late_traces_of_appends_and_reads():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,8 +14,9 @@ import warnings
 import pytest
 
 import indelible
-from memory_contract import Ok, Policy, explain_trace, record
+from memory_contract import Ok, Policy, Violated, explain_trace, record
 from memory_contract.goldfish.stores import ListStore
+from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import (
     DroppedLines,
     OtherCall,
@@ -286,6 +288,31 @@ def test_a_snapshot_that_the_store_names_after_all_is_recorded_by_its_id(path, t
     get_trace_writer(store).close()
     assert {op.snapshot for op in operations(path)} == {None, snapshot}
     assert isinstance(explain_trace(path).verdict, Ok)
+
+
+@pytest.mark.parametrize(
+    ("error", "names"), [(KeyError("s1"), {"lost snapshot"}), (KeyError("user"), set())]
+)
+def test_a_snapshot_that_is_no_key_any_more_is_lost(path, error, names):
+    class Wiping:
+        def save_context(self, session_id, human, ai): ...
+
+        def load_memory(self, session_id):
+            return []
+
+        def save_snapshot(self, session_id):
+            return "s1"
+
+        def rollback_to_snapshot(self, session_id, snapshot):
+            raise error
+
+    store = record(Wiping(), path, fresh=True)
+    with pytest.raises(KeyError):
+        store.rollback_to_snapshot("s", store.save_snapshot("s"))
+    get_trace_writer(store).close()
+    found = explain_trace(path)
+    assert found.names == names
+    assert "raised: rollback_to_snapshot KeyError (1)" in render_explanation(found)
 
 
 def test_a_read_that_returns_few_by_default_is_not_taken_for_a_loss(path, tmp_path):
@@ -628,6 +655,47 @@ def test_what_takes_entries_away_is_known_even_of_a_process_that_is_killed(tmp_p
     (announced,) = lines(folder)
     assert (announced.op, announced.outcome, announced.complete_ns) == ("clear", "info", None)
     assert lines(folder, TraceEnd) == []
+
+
+def test_the_lines_of_a_process_of_multiprocessing_are_written_at_its_end(tmp_path):
+    folder = tmp_path / "trace"
+
+    def work():
+        # It is not closed, and ends before the lines are written in the background.
+        record(indelible.open("memory:"), folder).add_message("s", "user", "a")
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    assert len(operations(folder)) == len(lines(folder, TraceEnd)) == 1
+
+
+def test_what_a_killed_process_wrote_is_no_garbage(tmp_path):
+    folder, database = tmp_path / "trace", tmp_path / "agent.db"
+    indelible.open(str(database)).close()
+
+    def child():
+        record(indelible.open(str(database)), folder, fresh=True).add_message("s", "user", "a")
+        # At once, before its lines are written.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    os.waitpid(in_a_child(child), 0)
+    with record(indelible.open(str(database)), folder, fresh=True) as store:
+        assert len(store.get_history("s")) == 1
+    found = explain_trace(folder)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
+    assert found.metadata.unclosed == 1
+
+
+def test_a_file_that_is_full_ends_when_the_next_has_begun(tmp_path):
+    """While a process lives, one of its files is open: lines of it may be missing."""
+    folder = tmp_path / "trace"
+    store = record(indelible.open("memory:"), folder, part_bytes_max=1)
+    store.add_message("s", "user", "a")
+    get_trace_writer(store).flush()
+    assert len(lines(folder, TraceHeader)) == len(lines(folder, TraceEnd)) + 1 > 2
+    store.close()
+    assert len(lines(folder, TraceHeader)) == len(lines(folder, TraceEnd))
 
 
 def test_threads_are_workers(path):

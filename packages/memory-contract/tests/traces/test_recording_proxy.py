@@ -4,10 +4,12 @@ import asyncio
 import collections.abc
 import copy
 import pickle
+import threading
+from concurrent import futures
 
 import pytest
 
-from memory_contract import Policy, record
+from memory_contract import Ok, Policy, Violated, explain_trace, record
 from memory_contract.traces.format import OtherCall, TraceEnd, TraceOperation, read_trace
 from memory_contract.traces.recorder import get_trace_writer
 
@@ -182,6 +184,34 @@ def test_a_method_that_is_replaced_is_not_remembered(store):
     assert store.helper() == 2
 
 
+def test_a_method_that_the_store_replaces_itself_is_the_new_one(store):
+    assert store.get_history("s") == []
+    store.__wrapped__.get_history = lambda session: [HELLO]
+    assert store.get_history("s") == [HELLO]
+
+
+def test_a_deep_copy_in_memory_is_another_store_and_accuses_nobody(path):
+    store = record(Store(), path, fresh=True)
+    store.add_messages("s", [HELLO])
+    other = copy.deepcopy(store)
+    store.add_messages("s", [{"role": "user", "content": "in the first alone"}])
+    assert other.get_history("s") == [HELLO]
+    get_trace_writer(store).close()
+    assert not explain_trace(path).names
+
+
+def test_one_trace_of_an_empty_and_an_old_store_is_not_fresh(path):
+    old = Store()
+    old.messages_of["old"] = [HELLO]
+    fresh = record(Store(), path, fresh=True)
+    fresh.add_messages("s", [HELLO])
+    assert record(old, path).get_history("old") == [HELLO]
+    get_trace_writer(fresh).close()
+    found = explain_trace(path)
+    assert not found.metadata.fresh
+    assert not found.names
+
+
 def test_what_the_recorder_cannot_describe_is_the_stores_to_answer(store, path):
     with pytest.raises(TypeError, match="not iterable"):
         store.add_messages("s", None)
@@ -200,6 +230,139 @@ def test_an_event_loop_that_is_not_asyncios_can_await_a_recorded_store(path):
         coroutine.send(None)
     get_trace_writer(store).close()
     assert appended(path) == ["s"]
+
+
+class LateResults(Store):
+    """Blocking methods whose results come later, in a way of the test's choice."""
+
+    def __init__(self, later):
+        super().__init__()
+        self.later = later
+
+    def add_messages(self, session, messages):
+        super().add_messages(session, messages)
+        return self.later(None)
+
+    def get_history(self, session):
+        return self.later(super().get_history(session))
+
+    def clear(self, session):
+        self.messages_of.pop(session, None)
+        return self.later(None)
+
+
+def as_future(result):
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_result, result)
+    return future
+
+
+async def as_coroutine(result):
+    return result
+
+
+@pytest.mark.parametrize("later", [as_future, as_coroutine])
+def test_a_blocking_method_that_returns_something_to_await_began_when_it_was_called(path, later):
+    async def work():
+        store = record(LateResults(later), path, fresh=True)
+        added = store.add_messages("s", [HELLO])
+        assert await store.get_history("s") == [HELLO]
+        await added
+        await store.clear("s")
+        await store.add_messages("s", [{"role": "user", "content": "lost"}])
+        del store.messages_of["s"]
+        assert await store.get_history("s") == []
+        return store
+
+    get_trace_writer(asyncio.run(work())).close()
+    # One announcement and one result of the clear: nothing else could have removed an entry.
+    assert [op.op for op in lines(path)].count("clear") == 2
+    assert explain_trace(path).counts == {"lost append": 1}
+
+
+def test_a_future_stays_one(path):
+    async def work():
+        store = record(LateResults(as_future), path)
+        called = []
+        added = store.add_messages("s", [HELLO])
+        added.add_done_callback(called.append)
+        done, _ = await asyncio.wait([added, store.get_history("s")])
+        assert called == [added]
+        assert sorted(task.result() or [] for task in done) == [[], [HELLO]]
+        return store
+
+    get_trace_writer(asyncio.run(work())).close()
+    assert appended(path) == ["s"]
+
+
+def test_the_future_of_a_thread_pool_is_recorded_when_it_is_done(path):
+    held = threading.Event()
+
+    class Pooled(Store):
+        def add_messages(self, session, messages):
+            return pool.submit(lambda: held.wait() and Store.add_messages(self, session, messages))
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        store = record(Pooled(), path, fresh=True)
+        added = store.add_messages("s", [HELLO])
+        assert isinstance(added, futures.Future)
+        assert store.get_history("s") == []
+        held.set()
+        assert added.result() is None
+    assert store.get_history("s") == [HELLO]
+    get_trace_writer(store).close()
+    assert appended(path) == ["s"]
+    assert isinstance(explain_trace(path).verdict, Ok)
+
+
+def test_the_error_of_a_thread_pool_is_recorded_and_passed_on(path):
+    class Failing(Store):
+        def add_messages(self, session, messages):
+            return pool.submit(lambda: 1 // 0)
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        store = record(Failing(), path)
+        with pytest.raises(ZeroDivisionError):
+            store.add_messages("s", [HELLO]).result()
+    get_trace_writer(store).close()
+    assert [(op.outcome, op.error) for op in lines(path)] == [("info", "ZeroDivisionError")]
+
+
+def test_a_call_that_is_open_at_the_end_may_have_stored_something(path):
+    stored, held = threading.Event(), threading.Event()
+
+    class Hanging(Store):
+        def add_messages(self, session, messages):
+            super().add_messages(session, messages)
+            stored.set()
+            held.wait()
+
+    store = record(Hanging(), path, fresh=True)
+    thread = threading.Thread(target=store.add_messages, args=("s", [HELLO]))
+    thread.start()
+    stored.wait()
+    assert store.get_history("s") == [HELLO]
+    get_trace_writer(store).close()
+    found = explain_trace(path)
+    held.set()
+    thread.join()
+    assert not isinstance(found.verdict, Violated)
+    assert found.metadata.dropped == 1
+    get_trace_writer(store).close()
+    assert appended(path) == ["s"]
+
+
+def test_an_iterator_is_left_for_the_application_to_read(path):
+    class Lazy(Store):
+        def get_history(self, session):
+            yield from super().get_history(session)
+
+    store = record(Lazy(), path, fresh=True)
+    store.add_messages("s", [HELLO])
+    assert list(store.get_history("s")) == [HELLO]
+    get_trace_writer(store).close()
+    # What it showed is not known.
+    assert [call.verb for call in lines(path, OtherCall)] == ["get_history"]
 
 
 def test_a_full_disk_at_the_end_is_no_error_of_the_store(path, monkeypatch):

@@ -27,6 +27,7 @@ from memory_contract.history import HistoryError
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import TraceHeader, TraceOperation, write_trace
+from memory_contract.traces.recorder import get_trace_writer
 from memory_contract.traces.replay.plan import build_plan
 from memory_contract.traces.replay.scheduler import plan_rounds
 from memory_contract.traces.shrink import write_small_trace
@@ -262,6 +263,39 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
     assert len(load_trace(tape.path, session="s").lines) == 3
     with pytest.raises(HistoryError, match="holds no operation of session 'nobody'"):
         load_trace(tape.path, session="nobody")
+
+
+class WipesSnapshots:
+    """A class of turns that keeps its snapshots in a dict, which a rollback empties."""
+
+    def __init__(self):
+        self.turns, self.snapshots = [], {}
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        self.turns.append({"human": human_msg, "ai": ai_msg})
+
+    def load_memory(self, session_id):
+        return list(self.turns)
+
+    def save_snapshot(self, session_id):
+        name = f"s{len(self.snapshots)}"
+        self.snapshots[name] = list(self.turns)
+        return name
+
+    def rollback_to_snapshot(self, session_id, snapshot_id):
+        self.turns = self.snapshots[snapshot_id]
+        self.snapshots.clear()
+
+
+def test_a_snapshot_that_is_no_key_any_more_is_lost_again(tmp_path):
+    store = record(WipesSnapshots(), tmp_path / "trace.jsonl", fresh=True)
+    snapshots = [store.save_snapshot("s") for _ in range(2)]
+    store.rollback_to_snapshot("s", snapshots[0])
+    with pytest.raises(KeyError):
+        store.rollback_to_snapshot("s", snapshots[1])
+    get_trace_writer(store).close()
+    found = replay_trace(tmp_path / "trace.jsonl", WipesSnapshots, seed=1)
+    assert (found.verdict, found.found) == ("FAILED", {"lost snapshot"}), found.told
 
 
 # Processes and faults

@@ -113,6 +113,6 @@ def _search_session(
     result = search(session, steps=steps, flicker=flicker)
     if isinstance(result, Stuck):
         return [build_no_order(session, result)], None
-    # Where nothing is removed, the rules miss only what rare overlaps hide.
+    # Where nothing is removed, the rules decide without a search all but a few rare overlaps.
     gave_up = result is None and bool(session.changes())
     return [], f"the search gave up after {steps} steps" if gave_up else None

@@ -28,7 +28,11 @@ _BY_FAULT: Final = {
 
 def find_likely_cause(anomaly: Anomaly, faults: Sequence[Fault] = ()) -> str | None:
     """A cause from the fixed table, or none: nothing else is guessed."""
-    return _find_cause_in_faults(anomaly, faults) or _find_cause_in_witness(anomaly)
+    for fault in find_faults_during(anomaly.witness, faults):
+        for begins, cause in _BY_FAULT.get(anomaly.name, ()):
+            if fault.name.startswith(begins):
+                return cause
+    return _find_cause_in_witness(anomaly)
 
 
 def _find_cause_in_witness(anomaly: Anomaly) -> str | None:
@@ -60,14 +64,6 @@ def find_faults_during(operations: Sequence[Operation], faults: Sequence[Fault])
         for fault in faults
         if fault.began_ns <= ended and (fault.ended_ns is None or fault.ended_ns >= began)
     ]
-
-
-def _find_cause_in_faults(anomaly: Anomaly, faults: Sequence[Fault]) -> str | None:
-    for fault in find_faults_during(anomaly.witness, faults):
-        for begins, cause in _BY_FAULT.get(anomaly.name, ()):
-            if fault.name.startswith(begins):
-                return cause
-    return None
 
 
 def _is_one_clock_tick(witness: tuple[Operation, ...]) -> bool:

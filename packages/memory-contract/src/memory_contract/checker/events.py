@@ -89,7 +89,7 @@ class SessionHistory:
     def __init__(self, name: str) -> None:
         self.name = name
         self.reads: list[Operation] = []
-        # What was seen of a snapshot, and in which operation.
+        # Sightings of snapshots: the name, the ids, and the operation.
         self.contents: list[tuple[str, Ids, Operation]] = []
         self.events: dict[OpName, list[Event]] = {}
         self.entries: dict[str, EntryTimes] = {}
@@ -98,7 +98,7 @@ class SessionHistory:
         self.refused: list[Operation] = []
         # The forks that may have made this session.
         self.forked: list[Event] = []
-        # How many entries the store claims to keep; None if all.
+        # The number of entries that the store claims to keep; None if all.
         self.keeps_last: int | None = None
 
     def of(self, *names: OpName) -> list[Event]:
@@ -106,16 +106,16 @@ class SessionHistory:
         return [event for name in names for event in self.events.get(name, ())]
 
     def get_limit(self, op: Operation) -> int | None:
-        """How many entries a sighting shows at most: as many as were asked for, or are kept."""
+        """Return the most entries that a read can show: as many as it asked for, or are kept."""
         limits = [limit for limit in (op.limit, self.keeps_last) if limit is not None]
         return min(limits, default=None)
 
     def changes(self) -> list[Event]:
-        """Everything that may remove entries or bring them back."""
+        """Return everything that may remove entries or bring them back."""
         return self.of("clear", "pop", "trim", "rollback", "undo", "expire")
 
     def cutters(self) -> list[Event]:
-        """Everything that may take a part of a batch and leave the rest."""
+        """Return everything that may remove a part of a batch and leave the rest."""
         return [e for e in self.of("pop", "trim") if not is_empty_pop(e)]
 
     def operations(self) -> Iterator[Operation]:
@@ -207,7 +207,7 @@ def _inherit(session: SessionHistory, sessions: dict[str, SessionHistory]) -> bo
             arrival = max(fork.lo, entry.lo)
             if entry.lo <= fork.hi and (known is None or (not known.own and arrival < known.lo)):
                 session.entries[entry.id] = brought = EntryTimes(entry.id, entry.event, fork)
-                # What a fork brings for certain is not asked here: it may be none of it.
+                # `settle_fork` finds out which entries it brought for certain.
                 brought.lo, brought.hi, brought.sure = arrival, FOREVER, False
                 new = True
     return new

@@ -26,7 +26,7 @@ FAULTS_MAX: Final = 3
 
 
 def explain(verdict: Verdict, faults: Sequence[Fault] = ()) -> str:
-    """What was found, for a person at a terminal; `faults` were made meanwhile."""
+    """Render a verdict for a terminal; `faults` were made meanwhile."""
     size = _format_size(verdict.scope)
     if isinstance(verdict, Ok):
         return f"OK   nothing breaks the contract   {size}\n"
@@ -36,8 +36,8 @@ def explain(verdict: Verdict, faults: Sequence[Fault] = ()) -> str:
 
 
 def _format_size(scope: Scope) -> str:
-    sessions = f"{scope.sessions} session{'s' if scope.sessions != 1 else ''}"
-    return f"{_group_digits(scope.operations)} ops in {sessions}"
+    ops = f"{_group_digits(scope.operations)} op{'s' if scope.operations != 1 else ''}"
+    return f"{ops} in {scope.sessions} session{'s' if scope.sessions != 1 else ''}"
 
 
 def _group_digits(number: int) -> str:

@@ -8,7 +8,7 @@ from memory_contract.checker.events import EntryTimes, Event, SessionHistory
 from memory_contract.checker.removal import Removals
 from memory_contract.checker.verdict import Anomaly
 
-# How many entries are asked whether they stood behind a popped one; the newest are asked first.
+# Entries that are checked for standing behind a popped one, the newest first.
 ASKED_MAX = 64
 
 

@@ -20,7 +20,7 @@ STEPS_MAX = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Where the longest order ended: the state, and the operation that does not fit."""
+    """The end of the longest order: the state, and the operation that does not fit."""
 
     state: model.ModelState
     op: Operation
@@ -61,7 +61,7 @@ class _Search:
         return False
 
     def _list_next(self, done: int, state: model.ModelState) -> list[tuple[int, model.ModelState]]:
-        """What can come next; a sighting that fits comes at once, since it changes nothing."""
+        """List the next states; a read that fits is taken at once, since it changes nothing."""
         after: list[tuple[int, int, model.ModelState]] = []
         bound = FOREVER
         blocked: Event | None = None
@@ -91,7 +91,7 @@ class _Search:
         return model.show_newest(state, self.keeps_last)
 
     def _steps(self, state: model.ModelState, event: Event) -> list[model.ModelState | None]:
-        """What the event may come to; a trim leaves some room."""
+        """List the states after an event; a trim may have several."""
         if isinstance(event, _Vanishing):
             return [replace(state, shown=tuple(i for i in state.shown if i not in event.op.ids))]
         if event.op.op == "append" and self.has_pops:

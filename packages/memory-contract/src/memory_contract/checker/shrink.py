@@ -9,7 +9,7 @@ from memory_contract.checker import judge
 from memory_contract.checker.verdict import Anomaly, Violated
 from memory_contract.history import Operation
 
-# How often the checker is asked: a smaller history helps the reader, and decides nothing.
+# Limit on the runs of the checker: a smaller history only helps the reader.
 QUESTIONS_MAX: Final = 2_000
 # A smaller history is sought only in what the checker judges within milliseconds.
 SHRINKABLE_MAX: Final = 2_000

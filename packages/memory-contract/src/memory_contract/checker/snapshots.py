@@ -43,9 +43,10 @@ def _find_lost(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]
             known += [each for each in used if each.snapshot == op.snapshot]
             before = [each for each in known if (each.complete_ns or 0) < op.invoke_ns]
             if before and not gone:
+                what = "" if before[0].op == "snapshot" else f"a {before[0].op} of "
                 proof = (
-                    f"the {before[0].op} of snapshot {op.snapshot} was acknowledged to "
-                    f"{before[0].worker}, and {op.worker} was told that there is none."
+                    f"{what}snapshot {op.snapshot} was acknowledged to {before[0].worker},"
+                    f" and {op.worker} was told that there is none."
                 )
                 witness = tuple(dict.fromkeys((event.op, before[0], op)))
                 yield Anomaly("lost snapshot", session.name, (), witness, proof)

@@ -1,4 +1,4 @@
-"""What the checker says: Ok, Violated with evidence, or Undecided with a reason.
+"""The verdicts of the checker: Ok, Violated with evidence, or Undecided with a reason.
 
 The functions at the end write names and numbers in a proof.
 """
@@ -65,7 +65,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much was looked at, and when it began."""
+    """The size of the judged history, and when it began."""
 
     operations: int = 0
     sessions: int = 0

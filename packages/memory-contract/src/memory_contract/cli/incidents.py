@@ -30,9 +30,14 @@ from memory_contract.results import EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import Explanation, explain_trace
 from memory_contract.traces.diagnosis.render import build_report, list_notes, render_explanation
 from memory_contract.traces.format import ReplayLevel
-from memory_contract.traces.regression_test import write_test
+from memory_contract.traces.regression_test import check_test_path, write_test
 from memory_contract.traces.replay import LoadedTrace, Replay, load_trace, replay_trace
-from memory_contract.traces.shrink import ShrinkResult, shrink_trace, write_small_trace
+from memory_contract.traces.shrink import (
+    QUESTIONS_MAX,
+    ShrinkResult,
+    shrink_trace,
+    write_small_trace,
+)
 
 _PAGE_BEGINS = b"<!doctype html"
 
@@ -135,18 +140,23 @@ def explain(arguments: Namespace) -> int:
     session: str | None = arguments.session
     report: Path | None = arguments.report
     _refuse_other_files(report)
-    with _reading(), _show_status("reading") as tell:
+    with _translate_read_errors(), _show_status("reading") as tell:
         found = explain_trace(trace, session=session, progress=tell)
     if report is not None:
         again = f"memory-contract explain {shlex.quote(str(trace))}"
-        _write(report, to_page(build_report(found, command=again)))
+        page = to_page(build_report(found, command=again))
+        with _translate_write_errors():
+            report.parent.mkdir(parents=True, exist_ok=True)
+            report.write_text(page, "utf-8")
     if arguments.as_json:
-        print(json.dumps(_explained(found), indent=2))
+        print(json.dumps(_build_explanation_json(found), indent=2))
     else:
         print(render_explanation(found), end="")
         if report is not None:
             print(f"Timeline: {report}")
-    return _exit_of(found)
+    if isinstance(found.verdict, Violated):
+        return 1
+    return 0 if isinstance(found.verdict, Ok) else EXIT_UNDECIDED
 
 
 def replay(arguments: Namespace) -> int:
@@ -157,7 +167,9 @@ def replay(arguments: Namespace) -> int:
     """
     store: str = arguments.store
     level: ReplayLevel = arguments.level
-    with _reading(), _show_status("replaying") as tell, redirect_stdout(sys.stderr):
+    test: Path | None = arguments.write_test
+    with _translate_read_errors(), _show_status("replaying") as tell, redirect_stdout(sys.stderr):
+        _prepare_test(test)
         loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
             loaded,
@@ -167,12 +179,11 @@ def replay(arguments: Namespace) -> int:
             times=arguments.times,
             progress=tell and (lambda done, all_: tell("replaying", done / all_)),
         )
-    written = _tested(arguments.write_test, loaded, store, level)
     if arguments.as_json:
-        print(json.dumps(_replayed(found), indent=2))
+        print(json.dumps(_build_replay_json(found), indent=2))
     else:
         print(found.told, end="")
-        print(written, end="")
+    _write_test(test, loaded, store, level, quiet=arguments.as_json)
     return found.exit_code
 
 
@@ -185,12 +196,15 @@ def shrink(arguments: Namespace) -> int:
     trace: Path = arguments.trace
     store: str = arguments.store
     level: ReplayLevel = arguments.level
+    test: Path | None = arguments.write_test
     place: Path = arguments.output or trace.with_name(
         f"{trace.name.removesuffix('.jsonl')}-small.jsonl"
     )
     if place.exists():
         raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
-    with _reading(), _show_status("shrinking") as tell, redirect_stdout(sys.stderr):
+    with _translate_read_errors(), _show_status("shrinking") as tell, redirect_stdout(sys.stderr):
+        _prepare_test(test)
+        place.parent.mkdir(parents=True, exist_ok=True)
         found = shrink_trace(
             trace,
             store,
@@ -198,44 +212,46 @@ def shrink(arguments: Namespace) -> int:
             seed=arguments.seed,
             times=arguments.times,
             session=arguments.session,
-            progress=tell and (lambda asked, left: tell(f"{left} operations left", asked / 600)),
+            progress=tell
+            and (lambda asked, left: tell(f"{left} operations left", asked / QUESTIONS_MAX)),
         )
     failed = found.replay.verdict in ("FAILED", "CHANGED")
-    written = ""
     if failed:
-        with _reading():
+        with _translate_write_errors():
             write_small_trace(place, found.trace)
-        written = _tested(arguments.write_test, found.trace, store, level)
     if arguments.as_json:
-        print(json.dumps(_shrunk(found, place if failed else None), indent=2))
+        print(json.dumps(_build_shrink_json(found, place if failed else None), indent=2))
     elif failed:
         print(found.replay.told)
         print(
             f"{found.operations_before} operations of {found.workers_before} workers became"
             f" {found.operations}: {place}"
         )
-        print(written, end="")
     else:
         print(found.replay.told, end="")
         print("The store does not fail on this trace, so there is nothing to shrink.")
+    if failed:
+        _write_test(test, found.trace, store, level, quiet=arguments.as_json)
     return 0 if failed else found.replay.exit_code or EXIT_UNDECIDED
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
-    """What cannot be read or named, in the words and codes of every command."""
+def _translate_read_errors() -> Iterator[None]:
+    """Turn errors before anything has run into those of a command."""
     try:
         with translate_errors():
             yield
     except HistoryError as error:
         raise UsageError(f"{error}. Nothing was run") from error
     except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}. Nothing was run") from error
+        raise UsageError(
+            f"cannot use {error.filename}: {error.strerror}. Nothing was run"
+        ) from error
 
 
 @contextmanager
 def _show_status(doing: str) -> Iterator[Callable[[str, float], None] | None]:
-    """A line on stderr that says how far it is, if somebody sees it."""
+    """Show progress on a terminal's stderr; yield the function that updates it, or None."""
     status = StatusLine(sys.stderr)
     status.show(doing)
     try:
@@ -257,29 +273,36 @@ def _refuse_other_files(page: Path | None) -> None:
         raise UsageError(f"{page} is there already, and is no page. Nothing was run; name another")
 
 
-def _write(path: Path, text: str) -> None:
+@contextmanager
+def _translate_write_errors() -> Iterator[None]:
+    """Turn errors while results are written into those of a command."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        yield
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def _tested(path: Path | None, trace: LoadedTrace, store: str, level: ReplayLevel) -> str:
-    if path is None:
-        return ""
-    with _reading():
-        written = write_test(path, trace, store=store, level=level)
-    return f"Wrote {written.test} and {written.trace.name} beside it.\n"
+def _prepare_test(test: Path | None) -> None:
+    """Refuse a place where no test can be written before minutes are spent."""
+    if test is not None:
+        check_test_path(test)
+        test.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _exit_of(found: Explanation) -> int:
-    if isinstance(found.verdict, Violated):
-        return 1
-    return 0 if isinstance(found.verdict, Ok) else EXIT_UNDECIDED
+def _write_test(
+    test: Path | None, trace: LoadedTrace, store: str, level: ReplayLevel, *, quiet: bool
+) -> None:
+    if test is None:
+        return
+    with _translate_write_errors():
+        written = write_test(test, trace, store=store, level=level)
+    if not quiet:
+        print(f"Wrote {written.test} and {written.trace.name} beside it.")
 
 
-def _explained(found: Explanation) -> dict[str, Any]:
+def _build_explanation_json(found: Explanation) -> dict[str, Any]:
     scope = found.verdict.scope
     return {
         "verdict": type(found.verdict).__name__.upper(),
@@ -302,7 +325,7 @@ def _explained(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _replayed(found: Replay) -> dict[str, Any]:
+def _build_replay_json(found: Replay) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "reason": found.reason,
@@ -317,9 +340,9 @@ def _replayed(found: Replay) -> dict[str, Any]:
     }
 
 
-def _shrunk(found: ShrinkResult, place: Path | None) -> dict[str, Any]:
+def _build_shrink_json(found: ShrinkResult, place: Path | None) -> dict[str, Any]:
     return {
-        **_replayed(found.replay),
+        **_build_replay_json(found.replay),
         "trace": str(place) if place is not None else None,
         "operations_before": found.operations_before,
         "workers_before": found.workers_before,

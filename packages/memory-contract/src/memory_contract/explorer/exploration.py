@@ -44,7 +44,7 @@ from memory_contract.runner import (
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 
 SCHEDULES: Final = 500
-# How many schedules are tried to minimise one. Few are needed: most switches do not matter.
+# Schedules that are tried to minimise one. Few are needed: most switches do not matter.
 _TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
@@ -146,8 +146,7 @@ def explore_case(
     return replace(best, notes=notes, duration_s=time.monotonic() - began)
 
 
-# Of schedules none of which failed, what the case comes to: something was found out if one shows
-# it, as with races that are run again.
+# Of schedules none of which failed, the best verdict counts, as with races that are run again.
 _ORDER: Final[tuple[CaseVerdict, ...]] = ("PASS", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED")
 
 
@@ -168,7 +167,7 @@ def attempt_case(case: Case, subject: StoreUnderTest, seed: int, chooser: Choose
         hangs = True
         result = build_timeout_result(error, case, "tasks", subject, seed)
         for loop in loops:
-            # What is left of it must not take the time of what comes next.
+            # Its remaining steps must not take time from the next run.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(loop.stop)
     return Attempt(result=result, loop=loops[0] if loops else None, hangs=hangs)

@@ -27,8 +27,8 @@ from memory_contract.handles import iter_awaited
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
-# How often a step is passed over before it must be taken. asyncio lets nobody starve, and a store
-# that waits in a loop until another task has done its part relies on that.
+# A step that was passed over so often must be taken: asyncio lets no task starve, and a store that
+# polls until another task has done its part relies on that.
 PASSED_OVER_MAX: Final = 1_000
 # A store that spins takes millions of steps: those are not written down.
 _TAKEN_MAX: Final = 100_000
@@ -38,8 +38,8 @@ WOKEN: Final = "another thread woke the event loop"
 FILES: Final = "sockets or pipes were waited for"
 ENDLESS: Final = "more steps were taken than are written down"
 
-# What asyncio schedules to begin or go on with a task: of its own tasks, which are written in C,
-# and of those that are written in Python.
+# The callbacks with which asyncio runs a step of a task: of tasks that are written in C, and of
+# those that are written in Python.
 _STEP_TYPE: Final = "TaskStepMethWrapper"
 _STEP_NAMES: Final = frozenset({"task_wakeup", "__step", "__wakeup"})
 # The name that a task has if nobody named it; its number differs from run to run.
@@ -50,7 +50,8 @@ _KIT: Final = str(Path(__file__).parents[1])
 
 # Any number would do; a fixed one is added to in the same way, to the last bit, in each run.
 _BEGIN_S: Final = float(2**20)
-# What a step counts for. Less than any step takes, so that real time is always further.
+# The time by which a step advances the clock: less than any step takes, so that the clock never
+# runs ahead of real time.
 STEP_S: Final = 2e-6
 
 
@@ -85,7 +86,7 @@ class _WatchedSelector(selectors.DefaultSelector):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
-        # Called when something beside the loop's own wake-up pipe is to be waited for.
+        # Called when anything but the loop's own wake-up pipe is registered.
         self.watching: Callable[[], None] | None = None
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -110,9 +111,9 @@ class TaskStep:
     number: int
     handle: asyncio.Handle
     coroutine: Any
-    # How many steps of others were taken since it could go on.
+    # Steps of other tasks that were taken since it became ready.
     passed_over: int = 0
-    # How many times it was its turn and another was taken.
+    # The number of times that it was its turn and another was taken.
     asked: int = 0
 
 
@@ -123,7 +124,7 @@ class StepTaken:
     task: str
     began_ns: int
     switch: Switch | None = None
-    # Where the task stands that could have gone on instead.
+    # The source line of the task that could have gone on instead.
     place: str = ""
 
 

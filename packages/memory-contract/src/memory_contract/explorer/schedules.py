@@ -20,7 +20,7 @@ class Switch:
     task: str
     number: int
     taken: str
-    # How many times it had been this step's turn before.
+    # The number of times that it had been this step's turn before.
     asked: int = 0
 
     def __str__(self) -> str:

@@ -32,5 +32,5 @@ class JumpingClock:
         self.ahead_s = ahead_s
 
     def times_asked(self) -> int:
-        """How often the time was read."""
+        """Return the number of times that the clock was read."""
         return self._asked

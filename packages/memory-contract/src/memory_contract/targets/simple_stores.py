@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final, get_args, get_type_hints
 
-from memory_contract.adapter import Capability, Message, Refused
-from memory_contract.calls import format_error
+from memory_contract.adapter import Capability, Message, NotFound, Refused
+from memory_contract.calls import format_error, is_missing_key
 from memory_contract.errors import TargetError
 from memory_contract.targets.simple_messages import (
     ChatMessage,
@@ -143,7 +143,12 @@ class SimpleHandle(StoreHandle):
         return getattr(answer, "id", answer)
 
     async def rollback(self, session: str, snapshot: Any) -> None:
-        await self._call("rollback", session, snapshot)
+        try:
+            await self._call("rollback", session, snapshot)
+        except LookupError as error:
+            if is_missing_key(error, snapshot):
+                raise NotFound(format_error(error)) from error
+            raise
 
     async def fork(self, session: str, target: str) -> None:
         await self._call("fork", session, target)

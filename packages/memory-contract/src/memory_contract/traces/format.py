@@ -26,6 +26,7 @@ from memory_contract.history import (
     parse_object,
 )
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 FORMAT: Final = 1
 SUFFIX: Final = ".jsonl"
 # The first field of a header, by which it is known.
@@ -40,29 +41,31 @@ BY_ID: Final = "i"
 FIELD: Final = "+"
 
 Contents = Literal["hashed", "kept"]
-# How the operations of a trace ran side by side, where that is known.
+# The kind of workers that ran side by side.
 WorkerKind = Literal["threads", "tasks", "processes"]
-# How closely a trace is replayed: one call at a time, with its overlaps, or with its faults too.
+# How a trace is replayed: one call at a time, with its overlaps, or with its faults, too.
 ReplayLevel = Literal["sequential", "concurrent", "faults"]
-# What begins the time to live of a session anew.
+# The calls that restart the time to live of a session.
 TtlRefresh = Literal["append", "read", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceHeader:
-    """What a recorder says before its first line."""
+    """The first line of each file that a recorder writes."""
 
     format: int = FORMAT
     version: str = ""
     # Times of one boot of one machine can be compared, and no others.
     boot: str = ""
+    # Hashes of one key can be compared, and no others.
+    key_id: str = ""
     pid: Count = 0
     wall_ns: Count = 0
     monotonic_ns: Count = 0
     contents: Contents = "hashed"
     # Whether the store was empty when the recording began.
     fresh: bool = False
-    # How long a session lives after an append that names no time, as the store promises.
+    # The time to live that the store promises after an append that names none.
     ttl_s: Seconds | None = None
     ttl_late_s: Seconds = 1.0
     ttl_refreshed_by: TtlRefresh = "append"
@@ -76,7 +79,7 @@ class DroppedLines:
     """The recorder could not keep up, or a line is torn: so many lines are missing here."""
 
     dropped: Count
-    # How many of them may be of calls that remove entries.
+    # Of these, lines of calls that may remove entries.
     changes: Count = 0
 
 
@@ -100,10 +103,10 @@ class TraceOperation(Operation):
     contents: tuple[Any, ...] = ()
     # Whether a trim treats one of the entries in a way of its own: tool calls, pins, the system's.
     structured: bool = False
-    # Where the store says that the first entry stands.
+    # The position of the first entry, if the store returned it.
     position: Count | None = None
     ttl_s: Seconds | None = None
-    # Whether it is about every session: then it names none.
+    # Whether it is about every session, and names none.
     every: bool = False
     # Whether it may have taken away more or less than its arguments say.
     unsure: bool = False
@@ -139,7 +142,7 @@ _HEADER: Final = frozenset(each.name for each in fields(TraceHeader))
 
 
 def parse_line(text: str | bytes) -> TraceLine:
-    """What one line says, or a `HistoryError`."""
+    """Parse a line, or raise a `HistoryError`."""
     found = parse_object(text)
     if MARK in found:
         found["format"] = found.pop(MARK)
@@ -147,7 +150,7 @@ def parse_line(text: str | bytes) -> TraceLine:
             raise HistoryError(
                 f"a trace of format {found['format']!r}; this version reads {FORMAT}"
             )
-        # What a later version adds to a header changes nothing about the lines.
+        # Fields that later versions add to a header do not change the meaning of lines.
         known = {name: value for name, value in found.items() if name in _HEADER}
         return build_record(TraceHeader, known)
     if "dropped" in found:
@@ -188,8 +191,16 @@ def shift_times(line: _Call, by_ns: int) -> _Call:
 
 
 def strip_fields(token: str) -> str:
-    """Who an entry is, without its other fields."""
+    """Return what identifies an entry, without its other fields."""
     return token.partition(FIELD)[0]
+
+
+def read_boot_id() -> str:
+    """Return the id of this boot of the machine; nothing where the system does not have one."""
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def write_trace(path: str | Path, header: TraceHeader, lines: Iterable[TraceOperation]) -> None:
@@ -235,7 +246,7 @@ def read_raw_lines(part: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_line(part: Path, number: int, text: bytes) -> TraceLine:
-    """What one line of a file says. The last one of a killed process may be torn: it is dropped."""
+    """Parse a line of a file. The last one of a killed process may be torn: it is dropped."""
     try:
         return parse_line(text)
     except HistoryError as error:
@@ -245,7 +256,7 @@ def read_line(part: Path, number: int, text: bytes) -> TraceLine:
 
 
 def read_trace(path: str | Path) -> Iterator[TraceLine]:
-    """What all files of a trace say, one file after the other."""
+    """Yield the lines of all files of a trace, one file after the other."""
     for part in list_parts(path):
         for number, text in read_raw_lines(part):
             yield read_line(part, number, text)

@@ -18,7 +18,7 @@ from memory_contract.traces.format import SUFFIX, ReplayLevel
 from memory_contract.traces.replay import LoadedTrace
 from memory_contract.traces.shrink import write_small_trace
 
-# How often a race is run: what is lost once in a few tries must not slip through a green run.
+# Runs of a race: a loss that shows in one of a few runs must not slip through a green test.
 TIMES: Final = 10
 _WIDTH: Final = 100
 
@@ -40,13 +40,13 @@ def {name}():
     found = replay_trace(TRACE, STORE, {options})
     assert found.verdict == "FIXED", found.told
 '''
-# A URL with a password is in no file: the test takes it from where commands take it, too.
+# A URL with a password is not written down; the test takes it from the environment.
 _FROM_ENVIRONMENT: Final = 'os.environ["STORE_URL"]  # {url}'
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTest:
-    """Where a test and its trace are."""
+    """The paths of a test and its trace."""
 
     test: Path
     trace: Path
@@ -62,12 +62,8 @@ def write_test(
 ) -> WrittenTest:
     """Write a test file and the trace beside it; what is there already is not overwritten."""
     test = Path(path)
+    check_test_path(test)
     beside = test.with_suffix(SUFFIX)
-    if test.suffix != ".py" or not _is_name(test.stem):
-        raise HistoryError(f"{path} is no name of a test file, such as test_2026_05_amnesia.py")
-    for place in (test, beside):
-        if place.exists():
-            raise HistoryError(f"{place} is there already: nothing was written")
     test.parent.mkdir(parents=True, exist_ok=True)
     write_small_trace(beside, trace)
     explanation = judge_lines(trace.lines, trace.metadata)
@@ -88,8 +84,13 @@ def write_test(
     return WrittenTest(test, beside)
 
 
-def _is_name(stem: str) -> bool:
-    return stem.isidentifier() and not keyword.iskeyword(stem)
+def check_test_path(test: Path) -> None:
+    """Raise a `HistoryError` if no test can be written there."""
+    if test.suffix != ".py" or not test.stem.isidentifier() or keyword.iskeyword(test.stem):
+        raise HistoryError(f"{test} is no name of a test file, such as test_2026_05_amnesia.py")
+    for place in (test, test.with_suffix(SUFFIX)):
+        if place.exists():
+            raise HistoryError(f"{place} is there already: nothing was written")
 
 
 def _format_title(trace: LoadedTrace) -> str:
@@ -111,5 +112,5 @@ def _format_story(found: Explanation) -> list[str]:
 
 
 def _escape_docstring(text: str) -> str:
-    """Text that ends no docstring and begins no escape."""
+    """Escape a text so that it neither ends a docstring nor begins an escape sequence."""
     return re.sub(r'"""', "'''", escape_unseen(text)).replace("\\", "\\\\")

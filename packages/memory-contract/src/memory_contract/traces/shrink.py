@@ -1,7 +1,7 @@
-"""Reduce a trace to the fewest operations and workers with which a store still fails.
+"""Reduces a trace to the fewest operations and workers with which a store still fails.
 
-Where the checker alone can say what is needed, `checker.shrink` does; here the store is asked. What
-is left in the end is not the old trace with holes in it, but what the store did to the small one.
+`checker.shrink` reduces a history by asking the checker; this module replays against the store. The
+result is what the store did in the smallest failing replay, not the old trace with lines left out.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from memory_contract.traces.replay import (
 )
 from memory_contract.version import __version__
 
-# How often the store is asked, and for how long: a smaller trace is a comfort, not a verdict.
+# Limits on the replays: a smaller trace is a comfort, not a verdict.
 QUESTIONS_MAX: Final = 600
 BUDGET_S: Final = 120.0
-# A race that is lost once in a few tries is still there.
+# Runs of each candidate: a race may be lost in only one of a few.
 TIMES: Final = 5
 
 Progress = Callable[[int, int], None]
@@ -58,12 +58,12 @@ class ShrinkResult:
 
     @property
     def operations(self) -> int:
-        """How many operations are left."""
+        """Return the number of operations that are left."""
         return self.replay.operations
 
     @property
     def workers(self) -> int:
-        """How many workers are left."""
+        """Return the number of workers that are left."""
         return _count_workers(self.trace.lines)
 
 
@@ -108,12 +108,12 @@ def shrink_trace(
         if progress is not None:
             progress(questions, len(lines))
         found = replay_lines(
-            # What the store does is what is looked for, whatever the trace showed.
+            # The failure to keep is that of the store, which may differ from the trace's.
             replace(trace, lines=fewer, names=first.found),
             subject,
             level=level,
             seed=ours + questions,
-            # What one worker after the other does comes to the same every time.
+            # Without overlaps, every run is the same.
             times=times if _has_overlap(fewer) else 1,
         )
         if found.verdict != "FAILED":
@@ -134,7 +134,11 @@ def shrink_trace(
         minimize(lines, attempt, tries=QUESTIONS_MAX)
     finally:
         subject.close()
-    return replace(whole, trace=_build_observed(best, subject.adapter), replay=best)
+    metadata = build_metadata(subject.adapter)
+    metadata.workers = best.way.workers if best.way is not None else None
+    # What the store did, not the old trace with lines left out.
+    observed = LoadedTrace(lines=best.lines, metadata=metadata, names=best.found)
+    return replace(whole, trace=observed, replay=best)
 
 
 def _has_overlap(lines: Lines) -> bool:
@@ -146,19 +150,12 @@ def _has_overlap(lines: Lines) -> bool:
     )
 
 
-def _build_observed(replay: Replay, adapter: Adapter) -> LoadedTrace:
-    """Build a trace of what the store did."""
-    metadata = build_metadata(adapter)
-    metadata.workers = replay.way.workers if replay.way is not None else None
-    lines = tuple(sorted(replay.lines, key=lambda line: line.invoke_ns))
-    return LoadedTrace(lines=lines, metadata=metadata, names=replay.found)
-
-
 def write_small_trace(path: str | Path, trace: LoadedTrace) -> None:
-    """Write a small trace, from its first operation on."""
+    """Write a small trace, from its first operation on and in the order of time."""
     metadata = trace.metadata
-    began = min((line.invoke_ns for line in trace.lines), default=0)
-    lines = [shift_times(line, -began) for line in trace.lines if isinstance(line, TraceOperation)]
+    ordered = sorted(trace.lines, key=lambda line: line.invoke_ns)
+    began = ordered[0].invoke_ns if ordered else 0
+    lines = [shift_times(line, -began) for line in ordered if isinstance(line, TraceOperation)]
     header = TraceHeader(
         version=__version__,
         contents="kept" if any(line.contents for line in lines) else "hashed",

@@ -32,11 +32,11 @@ from memory_contract.handles import Loop, close, open_handle
 from memory_contract.workers.pool import DUMP_STACKS, THREADED, WorkerPlugin, list_own_modules
 from memory_contract.workers.races import race_tasks, race_threads
 
-# How long a forked child may take: long enough for stores that wait for a lock before they refuse.
+# The time limit of a forked child: some stores wait for a lock before they refuse.
 CHILD_S_MAX: Final = 15.0
 # Ends a process when the one that forked it ends. Linux alone has it.
 PR_SET_PDEATHSIG: Final = 1
-# What many workers are given: imported once, it costs each of them nothing.
+# Many workers use this module, so the fork server imports it once.
 PLUGIN: Final = "memory_contract.faults.vfs.faulty_disk"
 
 

@@ -29,7 +29,7 @@ from memory_contract.adapter import Adapter, Conflict, NotFound, Refused
 ANSWER_S_MAX: Final = 120.0
 # The answer of a fork server that has threads after its imports.
 THREADED: Final = "threads"
-# What makes a worker write its stacks.
+# The signal on which a worker writes its stacks.
 DUMP_STACKS: Final = signal.SIGUSR2
 _MAIN: Final = "from memory_contract.workers.fork_server import main; main()"
 
@@ -148,7 +148,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """What a fork server imports: these modules, and what a store brings that is not its own."""
+    """The modules that a fork server imports: named ones, and dependencies of the store."""
 
     modules: list[str]
     # The packages of the store, which may keep state for their process.

@@ -17,11 +17,11 @@ from memory_contract.calls import Log, Program, run, run_async
 from memory_contract.handles import await_stepwise, close
 from memory_contract.workers.pool import WorkerPool
 
-# How often the interpreter looks whether another thread wants to run: the more often, the more
-# of the ways in which two calls can interleave are seen. The default is 5 ms.
+# The switch interval of threads during a race: the shorter, the more interleavings of two calls
+# occur. The default is 5 ms.
 SWITCH_S: Final = 1e-5
 _USUAL_S: Final = sys.getswitchinterval()
-# How far ahead the common start of processes is: until then every worker has its program.
+# The delay before the common start of processes, in which all receive their programs.
 START_NS: Final = 4_000_000
 
 
@@ -50,7 +50,7 @@ def race_threads(
             finally:
                 if open_own is not None:
                     close(ours)
-        except BaseException as error:  # noqa: BLE001 -- told to who waits for the thread
+        except BaseException as error:  # noqa: BLE001 -- raised again in the waiting thread
             gate.abort()
             mishaps.append(error)
 

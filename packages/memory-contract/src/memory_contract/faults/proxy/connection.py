@@ -17,12 +17,12 @@ SLICE_BYTES: Final = 3
 
 
 class _Cut(Exception):  # noqa: N818 -- names what happened
-    """The connection is to be cut."""
+    """A fault cuts the connection."""
 
 
 @dataclass(slots=True)
 class _Round:
-    """What happens to the reply to a round of requests."""
+    """A round of requests, and the fault that strikes its reply."""
 
     fault: ProxyFault | None = None
     name: str = ""
@@ -219,7 +219,7 @@ class ProxiedConnection:
         elif what != "cut after":
             _write(client, here.held)
         if what in ("cut after", "cut midway") or here.closes:
-            # What was written is in the socket's buffer, and arrives before the end.
+            # The data is in the socket's buffer, and arrives before the connection ends.
             raise _Cut
 
 

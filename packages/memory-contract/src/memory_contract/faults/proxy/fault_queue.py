@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, Self, get_args
 
 What = Literal["cut before", "cut after", "cut midway", "delay", "freeze", "slice", "answer"]
 ANYTHING: Final = "*"
-# How a connection begins: named like a request, so that it can be struck like one.
+# Names for the beginning of a connection, so that faults can strike it like a request.
 CONNECT: Final = "CONNECT"
 STARTUP: Final = "STARTUP"
 

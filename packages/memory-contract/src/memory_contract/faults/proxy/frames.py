@@ -21,7 +21,7 @@ class Request:
     # Whether the client only introduces itself.
     chatter: bool = False
     ends: bool = False
-    # What the proxy answers itself, at once.
+    # A reply that the proxy sends itself, at once.
     answer: bytes = b""
     # What the client receives instead of the reply.
     forged: bytes = b""
@@ -58,13 +58,13 @@ class Wire(Protocol):
     """The protocol of one connection."""
 
     def from_client(self, data: bytes) -> Iterator[Request]:
-        """The requests that are complete with this."""
+        """Yield the requests that are complete with this data."""
 
     def from_server(self, data: bytes) -> Iterator[Reply]:
-        """The replies that are complete with this."""
+        """Yield the replies that are complete with this data."""
 
     def build_refusal(self, request: Request, reply: str) -> Refusal:
-        """How to refuse a request."""
+        """Build the refusal of a request."""
 
     def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:
-        """What a client receives of a reply in a round that was refused."""
+        """Return what the client receives of a reply in a round that was refused."""

@@ -15,7 +15,7 @@ _LONG: Final = struct.Struct("!I")
 _CANCEL: Final = 80877102
 _SSL: Final = 80877103
 _GSS: Final = 80877104
-# A statement that nobody prepared: who binds it is refused, and its transaction with it.
+# A statement that does not exist: binding it makes the server fail the transaction.
 _NOBODY: Final = b"indelible_prepared_no_such_statement"
 # After these a server hangs up.
 _FATAL: Final = ("57P01", "57P02", "57P03", "53300", "28000")
@@ -32,7 +32,7 @@ REPLIES: Final = {
 }
 _COMMENT: Final = re.compile(rb"\s+|--[^\n]*\n?|/\*.*?\*/|\(", re.DOTALL)
 _WORD: Final = re.compile(rb"[A-Za-z]+")
-# What the server says when a statement is done: complete, empty, or suspended.
+# The messages that end a statement: complete, empty, or suspended.
 _COMPLETE: Final = (b"C", b"I", b"s")
 # The longest message that is waited for; a length beyond it is no length.
 _BYTES_MAX: Final = 1 << 30
@@ -106,7 +106,7 @@ class PostgresWire:
         return Refusal(error=error, forward=forward)
 
     def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:
-        """Its error; what stands around it is as true as before."""
+        """Replace the server's error; the messages around it stay as they are."""
         return error if reply.raw[:1] == b"E" else reply.raw
 
 

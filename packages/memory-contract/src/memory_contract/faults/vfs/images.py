@@ -18,7 +18,7 @@ from memory_contract.faults.vfs.disk import Change
 
 SECTOR_BYTES: Final = 512
 DamageMode = Literal["nothing", "everything", "no names", "names alone", "some", "torn"]
-# What the disk kept of the data that was not synced.
+# The part of the unsynced data that the disk kept.
 DAMAGE_MODES: Final[dict[DamageMode, str]] = {
     "nothing": "nothing",
     "everything": "everything",
@@ -69,7 +69,7 @@ class State:
 
     @property
     def at_stake(self) -> int:
-        """How many changes a power cut may undo."""
+        """Return the number of changes that a power cut may undo."""
         bodies = {id(body): body for known in self.names.values() for body in known if body}
         moved = sum(len(known) - 1 for known in self.names.values())
         return moved + sum(len(body.unsafe) for body in bodies.values())
@@ -163,7 +163,7 @@ class Image:
 
 _WHOLE_MODES: Final[tuple[DamageMode, ...]] = ("nothing", "everything", "no names", "names alone")
 _PARTIAL_MODES: Final[tuple[DamageMode, ...]] = ("some", "torn")
-# How often further power cuts are drawn to replace duplicates.
+# Rounds of drawing further power cuts to replace duplicates.
 _ROUNDS: Final = 4
 
 

@@ -75,7 +75,7 @@ class SymbolsMissing(Exception):  # noqa: N818 -- names what is the matter
 
 
 def find_standard() -> int:
-    """Where the file system of the standard library's SQLite is."""
+    """Return the address of the file system of the standard library's SQLite."""
     import _sqlite3  # noqa: PLC0415 -- not every Python has it
 
     try:
@@ -91,7 +91,7 @@ def find_standard() -> int:
 
 
 def find_apsw() -> int:
-    """Where the file system of apsw's SQLite is."""
+    """Return the address of the file system of apsw's SQLite."""
     import apsw  # noqa: PLC0415 -- nothing else of the kit needs it
 
     found = _Pointer()
@@ -197,7 +197,7 @@ class InterposedVfs:
                 done: int = theirs.write(file, data, taken, at)
                 if done != OK:
                     return done
-                self._disk.record_write(path, lambda: ctypes.string_at(data, taken), at)
+                self._disk.record("write", path, lambda: ctypes.string_at(data, taken), at=at)
         return code
 
     def _x_truncate(self, file: int, size: int) -> int:
@@ -206,7 +206,7 @@ class InterposedVfs:
         with self._disk.lock:
             done: int = self._theirs[file].truncate(file, size)
             if done == OK:
-                self._disk.record_truncate(self._paths[file], size)
+                self._disk.record("truncate", self._paths[file], at=size)
         return done
 
     def _x_sync(self, file: int, _: int) -> int:

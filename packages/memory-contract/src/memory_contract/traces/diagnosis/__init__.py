@@ -1,4 +1,4 @@
-"""Explain a trace: run the checker on each session and say what it proves."""
+"""Explains a trace: runs the checker on each session and adds up what it proves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import Final
 from memory_contract.checker import judge
 from memory_contract.checker.search import STEPS_MAX
 from memory_contract.checker.shrink import SHRINKABLE_MAX, minimal
-from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from memory_contract.checker.verdict import (
+    Anomaly,
+    Ok,
+    Scope,
+    Undecided,
+    Verdict,
+    Violated,
+    quote_name,
+)
 from memory_contract.history import Operation
 from memory_contract.results import TOLD_MAX
 from memory_contract.traces.diagnosis.history_builder import (
@@ -32,15 +40,10 @@ from memory_contract.traces.format import TraceCall, TraceOperation
 
 __all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "judge_lines"]
 
-# Of a session's operations, what is kept to show the others around a proof.
+# Operations of a session that are kept to show the surroundings of a proof.
 AROUND_MAX: Final = 10_000
-# Histories that are kept to ask whether another session had their strange entries first.
+# Histories that are kept until all sessions are read, to look for their strange entries there.
 STRANGE_MAX: Final = 1_000
-CLOCKS: Final = (
-    "it was recorded on several machines, or boots of one: their clocks cannot be compared; explain"
-    " the files of each by themselves"
-)
-
 
 FindAppends = Callable[[set[str]], dict[str, TraceOperation]]
 
@@ -56,7 +59,7 @@ class AnomalyStory:
 
 @dataclass(slots=True)
 class Explanation:
-    """What a trace proves."""
+    """The verdict on a trace, its proofs, and how much was judged."""
 
     path: Path
     verdict: Verdict
@@ -66,6 +69,8 @@ class Explanation:
     counts: Counter[str] = field(default_factory=Counter)
     # Calls that the contract has no word for, by their names.
     others: Counter[str] = field(default_factory=Counter)
+    # Calls that raised, by their names and the classes of the errors.
+    errors: Counter[str] = field(default_factory=Counter)
     # Of the operations in the verdict's scope, how many prove nothing.
     unjudged: int = 0
     # Of each session that an unknown call may have changed: the call, and how many came before it.
@@ -82,7 +87,7 @@ def explain_trace(
 ) -> Explanation:
     """Judge a trace of any length, or one session of it."""
     reader = TraceReader(path, progress)
-    builder = _ExplanationBuilder(reader.metadata)
+    builder = _ExplanationBuilder(reader.metadata, session)
     for lines in reader.read_sessions(session):
         builder.add(lines)
     return builder.build(Path(path), reader.find_appends)
@@ -100,10 +105,13 @@ def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanat
 class _ExplanationBuilder:
     """Adds up the verdicts on sessions."""
 
-    def __init__(self, metadata: TraceMetadata) -> None:
+    def __init__(self, metadata: TraceMetadata, session: str | None = None) -> None:
         self.metadata = metadata
+        # The only session that is asked for.
+        self.session = session
         self.counts: Counter[str] = Counter()
         self.others: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self._told: list[Anomaly] = []
         self._stories: dict[str, AnomalyStory] = {}
         self._reasons: list[str] = []
@@ -112,15 +120,16 @@ class _ExplanationBuilder:
         self._unknown: list[UnknownChange] = []
         self._sessions = 0
         self._began: int | None = None
-        # Histories with entries that nobody in them appended: another session may have.
+        # Histories with entries that were not appended in them: perhaps in another session.
         self._strange: list[tuple[ResolvedHistory, set[str]]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
         """Judge the lines of one session."""
         if not any(isinstance(line, TraceOperation) for line in lines):
             return
-        _, others = merge_announced(lines)
+        operations, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
+        self.errors.update(f"{op.verb} {op.error}" for op in operations if op.error)
         resolved = build_history(lines, self.metadata)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
@@ -166,8 +175,8 @@ class _ExplanationBuilder:
         """Build the explanation; `find_appends` finds the first append of each of some hashes."""
         self._judge_strange(find_appends)
         scope = Scope(self._operations, self._sessions, self._began or 0)
-        if len(self.metadata.boots) > 1:
-            verdict: Verdict = Undecided(CLOCKS, scope)
+        if obstacle := self._find_obstacle():
+            verdict: Verdict = Undecided(obstacle, scope)
             return Explanation(path, verdict, self.metadata, unjudged=self._operations)
         verdict = Ok(scope)
         if self._told:
@@ -186,9 +195,19 @@ class _ExplanationBuilder:
             stories=tuple(map(_minimize_story, stories)),
             counts=self.counts,
             others=self.others,
+            errors=self.errors,
             unjudged=self._unjudged,
             unknown=tuple(self._unknown),
         )
+
+    def _find_obstacle(self) -> str | None:
+        """Return why nothing can be judged; None if something can."""
+        if not self._operations:
+            of_session = "" if self.session is None else f" of session {quote_name(self.session)}"
+            return f"the trace holds no operation{of_session}"
+        if self.metadata.own_ids and self.metadata.dropped:
+            return "the history is cut off, so calls of any moment may be missing"
+        return self.metadata.find_obstacle()
 
 
 def _get_moment(anomaly: Anomaly) -> int:
@@ -207,5 +226,5 @@ def _minimize_story(story: AnomalyStory) -> AnomalyStory:
     counted = any(isinstance(op, TraceOperation) for op in story.anomaly.witness)
     if not counted and len(story.around) <= SHRINKABLE_MAX:
         return replace(story, small=tuple(minimal(story.around, story.anomaly)))
-    # What was counted is shown by what was counted.
+    # The witness of a count is already as small as it can be.
     return replace(story, small=story.anomaly.witness)

@@ -43,7 +43,7 @@ class UnknownChange:
 
     session: str
     verb: str
-    # How many operations of the session had begun before it.
+    # The number of operations of the session that began before it.
     before: int
 
 
@@ -54,7 +54,7 @@ class ResolvedHistory:
     history: list[Operation] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     searchable: bool = True
-    # How many operations the lines tell of, and how many of them prove nothing.
+    # The number of operations, and of those that prove nothing.
     operations: int = 0
     unjudged: int = 0
     # The call from which on the session is undecided.
@@ -77,6 +77,7 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
     if metadata.own_ids or not ops:
         history = [to_operation(op) for op in operations] if ops else []
         return ResolvedHistory(history, operations=len(history))
+    ops = [_forget_late_result(op, metadata.known_until) for op in ops]
     session = _Session(ops, others, metadata)
     changes = [
         to_operation(op, session=session.name, worker=f"{op.worker}*{session.name}")
@@ -130,6 +131,13 @@ def to_operation(op: TraceOperation, **changes: object) -> Operation:
     return Operation(**{**values, **changes})
 
 
+def _forget_late_result(op: TraceOperation, until: int) -> TraceOperation:
+    """Leave open what came of a call that may have seen a change which is not in the trace."""
+    if _get_end(op) < until or op.op not in ("read", *REMOVERS):
+        return op
+    return replace(op, complete_ns=None, outcome="info", value=None)
+
+
 class _Session:
     """The operations of one session, and what is known of its entries."""
 
@@ -145,7 +153,7 @@ class _Session:
         self.decided = [op for op in ops if self._is_decided(op)]
         self._deleted = {each.snapshot for each in others if each.snapshot}
         self._forgotten = any(op.verb == "forget" for op in ops)
-        # What came in by another way than an append is in no line.
+        # Imported entries have no line.
         imported = any(each.verb in ("add_entries", "import_") for each in others)
         self._forked = self.name in metadata.forked
         # Whether all appends to the session are in the trace, and nothing else was ever in it.
@@ -218,7 +226,7 @@ class _Session:
 
     def _find_trusted(self, appends: list[Event]) -> Iterator[tuple[str, tuple[str, int]]]:
         """Yield the hashes that stand for exactly one entry."""
-        # What was there before the trace may come back by an undo or a rollback.
+        # Entries that are older than the trace may come back by an undo or a rollback.
         moved = any(op.op in ("undo", "rollback") for op in self._ops)
         looks = [
             (_get_end(op), frozenset(map(strip_fields, op.value)))
@@ -255,7 +263,7 @@ class _Session:
 
     def is_judged(self, op: TraceOperation) -> bool:
         """Return whether an operation proves something, or could have."""
-        if not self._is_decided(op):
+        if not self._is_decided(op) or (op.op == "read" and op.outcome == "info"):
             return False
         if op.op == "append" and op.outcome == "ok":
             return id(op) in self._countable
@@ -320,7 +328,7 @@ class _Session:
     def _resolve_read(self, op: TraceOperation, seen: tuple[str, ...]) -> Operation:
         entries = [self._resolve_token(token, op) for token in seen]
         value = tuple(id_ for id_ in entries if id_ is not None)
-        # What was left out counted for the limit.
+        # Entries that are left out counted towards the limit.
         full = op.limit is not None and len(seen) >= op.limit
         return to_operation(op, value=value, limit=len(value) if full else op.limit)
 

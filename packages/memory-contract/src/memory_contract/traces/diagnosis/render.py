@@ -1,4 +1,4 @@
-"""What a trace proves, for a person: words, a timeline in the terminal, and a page."""
+"""Renders an explanation as text with a timeline, and as a page."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Anomaly, Ok, Violated, quote_name
 from memory_contract.history import Operation
 from memory_contract.printable import escape_unseen
+from memory_contract.report.text import format_count
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.traces.diagnosis import Explanation
 
-# Lines of a timeline: more than that is looked at on a page.
+# Rows of a timeline; a page shows more.
 ROWS_MAX: Final = 16
 # Columns from one moment to the next.
 COLUMNS: Final = 3
-# Sessions that an unknown call made undecided: those that are named.
+# Of the sessions that an unknown call made undecided, those that are named.
 UNKNOWN_MAX: Final = 5
+# Of the calls that raised or were not judged, those that are named.
+CALLS_MAX: Final = 6
 _WHY: Final = (
-    "what they are about may be older than the trace, or was changed in a way that is not known"
+    "what they are about may be older than the trace, or was changed in a way that is not known, or"
+    " by a call that is missing"
 )
 # Ids of one row.
 IDS_MAX: Final = 4
 
 
 def render_explanation(found: Explanation) -> str:
-    """All of it as text: what was found, one proof for each name, and how sure it is."""
+    """Render an explanation as text: one proof for each name of anomaly, then notes."""
     lines: list[str] = []
     verdict = found.verdict
     if isinstance(verdict, Violated):
@@ -47,13 +51,14 @@ def _format_counts(found: Explanation) -> str:
 
 
 def list_notes(found: Explanation) -> list[str]:
-    """What a reader should know about the trace itself."""
+    """List remarks on the trace itself: what is missing, and what was not judged."""
     metadata = found.metadata
     said = []
     if metadata.dropped:
+        lines = format_count(metadata.dropped, "line")
         said.append(
-            f"{metadata.dropped} lines are missing from the trace: what may have been appended by"
-            " one of them is not called garbage or a duplicate"
+            f"missing from the trace: {lines}. What may have been appended by a missing call is not"
+            " called garbage or a duplicate"
         )
     if metadata.dropped_changes:
         said.append(
@@ -79,8 +84,11 @@ def list_notes(found: Explanation) -> list[str]:
         )
     if metadata.continued:
         said.append("its oldest files were removed to make room")
+    if found.errors:
+        calls = ", ".join(f"{call} ({n})" for call, n in found.errors.most_common(CALLS_MAX))
+        said.append(f"raised: {calls}")
     if found.others:
-        calls = ", ".join(f"{verb} ({n})" for verb, n in found.others.most_common(6))
+        calls = ", ".join(f"{verb} ({n})" for verb, n in found.others.most_common(CALLS_MAX))
         said.append(f"not judged: {calls}")
     if isinstance(found.verdict, Ok) and not metadata.own_ids and not metadata.fresh:
         said.append(
@@ -90,7 +98,7 @@ def list_notes(found: Explanation) -> list[str]:
 
 
 def render_timeline(operations: Sequence[Operation]) -> list[str]:
-    """Who did what while who did what: one row for each operation, time runs to the right."""
+    """Draw operations as bars: one row for each, time runs to the right."""
     ordered = sorted(operations, key=lambda op: (op.invoke_ns, op.complete_ns or 0))
     rows = ordered[:ROWS_MAX]
     moments = sorted(
@@ -142,7 +150,7 @@ def _format_few(ids: Sequence[str]) -> str:
 
 
 def build_report(found: Explanation, *, command: str) -> Report:
-    """The form in which the kit draws pages; `command` is what shows this again."""
+    """Build the report of which the kit draws a page; `command` shows the explanation again."""
     failures: tuple[Anomaly, ...] = ()
     verdict: CaseVerdict = "PASS"
     history: list[Operation] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -25,17 +26,27 @@ from memory_contract.traces.format import (
     TtlRefresh,
     WorkerKind,
     list_parts,
+    parse_line,
+    read_boot_id,
     read_line,
     read_raw_lines,
     strip_fields,
 )
 
-# How many lines are read between two reports of progress.
+CLOCKS: Final = (
+    "it was recorded on several machines, or boots of one: their clocks cannot be compared; explain"
+    " the files of each by themselves"
+)
+KEYS: Final = (
+    "its files were hashed with different keys, so their entries cannot be compared; explain the"
+    " files of each key by themselves, and let all processes record to one file or folder"
+)
+# Lines between two reports of progress.
 PROGRESS_LINES: Final = 20_000
 
 Progress = Callable[[str, float], None]
-# How a recorder begins the line of a call on a session with a plain name. Only its session is
-# needed in the first pass; any other line is parsed.
+# The beginning of a recorded line on a session with a plain name. The first pass needs only the
+# session, so it parses all other lines alone.
 _PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
 # `part` is a place in a list; `number` is that of the line in its part.
 _TABLE: Final = """
@@ -64,13 +75,21 @@ class TraceMetadata:
     ttl_late_s: float = 0.0
     ttl_refreshed_by: TtlRefresh = "append"
     workers: WorkerKind | None = None
-    # Times of one boot of one machine can be compared, and no others.
+    # The boots of machines on which it was recorded, and the keys of its hashes.
     boots: set[str] = field(default_factory=set)
+    key_ids: set[str] = field(default_factory=set)
     # Sessions that may hold what a fork brought.
     forked: set[str] = field(default_factory=set)
+    # Calls that ended after this moment may have seen changes that are not in the trace: one of
+    # its files is cut off, or was still being written while another was read.
+    known_until: int = FOREVER
     # Of each process, the first header that is left, and whether older files were removed.
     begun: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _open: bool = False
+
+    def limit_known(self, moment: int) -> None:
+        """Note that changes which were made after this moment may be missing."""
+        self.known_until = min(self.known_until, moment)
 
     def end_file(self) -> None:
         """Count a file that did not end in order."""
@@ -99,8 +118,15 @@ class TraceMetadata:
         self.ttl_refreshed_by = header.ttl_refreshed_by
         self.workers = self.workers or header.workers
         self.boots.add(header.boot)
+        self.key_ids |= {header.key_id} - {""}
         begun = (header.monotonic_ns, header.continued)
         self.begun[header.pid] = min(begun, self.begun.get(header.pid, begun))
+
+    def find_obstacle(self) -> str | None:
+        """Return why the files cannot be judged together; None if they can."""
+        if len(self.boots) > 1:
+            return CLOCKS
+        return KEYS if len(self.key_ids) > 1 else None
 
     @property
     def complete(self) -> bool:
@@ -137,27 +163,36 @@ class TraceReader:
         # A database without a name is a temporary file, which goes with the connection.
         self._database = sqlite3.connect("")
         self._database.execute(_TABLE)
+        began_ns = time.monotonic_ns()
         self._parts = list_parts(path)
         self._database.executemany(_INSERT, self._read_parts())
+        if (boot := read_boot_id()) and boot in self.metadata.boots:
+            self.metadata.limit_known(began_ns)
 
     def _read_parts(self) -> Iterator[tuple[bytes, int, int, bytes]]:
         size = sum(part.stat().st_size for part in self._parts)
         done = 0
         for place, part in enumerate(self._parts):
+            before = b""
             for number, raw in read_raw_lines(part):
                 done += len(raw)
                 if number % PROGRESS_LINES == 0:
                     self._progress("reading", done / size)
-                session = _find_plain_session(raw) or self._read_other(part, number, raw)
+                session = _find_plain_session(raw) or self._read_other(part, number, raw, before)
                 if session is not None:
                     self.operations += 1
                     yield session, place, number, raw
+                before = raw
             self.metadata.end_file()
 
-    def _read_other(self, part: Path, number: int, raw: bytes) -> bytes | None:
+    def _read_other(self, part: Path, number: int, raw: bytes, before: bytes) -> bytes | None:
         """Parse a line; return its session if it is a call on one."""
         found = read_line(part, number, raw)
         self.metadata.add(found)
+        if not raw.endswith(b"\n") and not isinstance(found, TraceEnd):
+            # Changes are written down before they are made, so those that took effect before the
+            # call of the last whole line began are all here.
+            self.metadata.limit_known(_get_moment(before))
         if not isinstance(found, TraceCall):
             return None
         if found.every:
@@ -199,6 +234,14 @@ def _find_plain_session(raw: bytes) -> bytes | None:
     if found is None or b"\\" in raw or b'"every"' in raw or b'"fork"' in raw:
         return None
     return found[1] if raw.endswith(b"\n") else None
+
+
+def _get_moment(raw: bytes) -> int:
+    """Return when the call of a line began; for a header, when the file did."""
+    line = parse_line(raw) if raw else None
+    if isinstance(line, TraceCall):
+        return line.invoke_ns
+    return line.monotonic_ns if isinstance(line, TraceHeader) else -1
 
 
 def _to_blob(session: str | None) -> bytes:

@@ -57,11 +57,12 @@ def record(
 ) -> Store:
     """Return the store with a line in a trace for every call: use it in place of the one given.
 
-    `path` is a file (`trace.jsonl`) or a folder, to which many processes may write. Contents are
-    hashed unless the `policy` says otherwise. `session` names the session of an object that is one
-    session and does not say which. `fresh` says that the store is empty now, and `ttl_s` how long
-    it promises to keep a session after what `ttl_refreshed_by` says: both let an explanation say
-    more. Files rotate at `part_bytes_max`; the oldest go when there are more than `parts_max`.
+    `path` is a file (`trace.jsonl`) or a folder, to which many processes may write; another store
+    needs another one, since a trace cannot tell their sessions apart. Contents are hashed unless
+    the `policy` says otherwise. `session` names the session of an object that is one session and
+    does not say which. `fresh` says that the store is empty now, and `ttl_s` how long it promises
+    to keep a session after what `ttl_refreshed_by` says: both let an explanation say more. Files
+    rotate at `part_bytes_max`; the oldest go when there are more than `parts_max`.
 
     A method that the recorder does not know may change anything: its session is not judged from
     then on. Methods whose names begin like those of reads (`get_`, `list_`, …) are taken to change

@@ -1,4 +1,4 @@
-"""What the recorder keeps of one call until it is written, and the line of the trace it becomes."""
+"""The record of one call until it is written, and its conversion to a line of the trace."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from memory_contract.calls import classify_outcome, is_not_found
+from memory_contract.calls import classify_outcome, is_missing_key, is_not_found
 from memory_contract.history import NOT_FOUND, HistoryError, build_record
 from memory_contract.traces.format import (
     CALL,
+    REMOVERS,
     OtherCall,
     TraceCall,
     TraceOperation,
@@ -21,7 +22,7 @@ _NOT_FIELDS: Final = frozenset({"messages", "changes"})
 
 
 class CallRecord:
-    """One call: what was asked for, and what came of it.
+    """One call: its arguments and its result.
 
     Most calls set few fields. The defaults are on the class, so that they cost a call nothing.
     """
@@ -58,17 +59,24 @@ class CallRecord:
         self.__dict__.update(fields)
 
     def set_error(self, error: BaseException) -> None:
-        """Note that the call raised just now, and what that says about the data."""
+        """Note that the call raised just now, and whether it may have changed the data."""
         self.complete_ns = time.monotonic_ns()
         # A read changes nothing, so its failure leaves nothing open.
         self.outcome = "fail" if self.op == "read" else classify_outcome(error)
         self.error = type(error).__name__
-        if self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
+        if self.op == "rollback" and is_missing_key(error, self.snapshot):
+            self.outcome, self.value = "fail", NOT_FOUND
+        elif self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
             self.value = NOT_FOUND
 
     @property
+    def may_remove(self) -> bool:
+        """Return whether it may remove entries, so that it is announced before it is made."""
+        return self.op in REMOVERS or self.changes
+
+    @property
     def weight(self) -> int:
-        """How much of the buffer it takes: one for the call, and one for each message."""
+        """Return its share of the buffer: one for the call, and one for each message."""
         return 1 + len(self.messages) + (len(self.value) if isinstance(self.value, tuple) else 0)
 
     def to_line(self) -> TraceCall:

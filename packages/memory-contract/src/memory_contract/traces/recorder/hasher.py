@@ -1,4 +1,4 @@
-"""What a trace holds of a message: by default a keyed hash of its text, its size and its role.
+"""Hashes messages for a trace, which by default holds their size, role and keyed hash alone.
 
 The hash is keyed with a secret that is not part of the trace, so that a trace alone does not let
 anybody test guesses. Other fields are hashed one by one: a trace shows that a field was lost or
@@ -38,7 +38,7 @@ _NOTHING: Final[tuple[Any, ...]] = (None, "", False, [], {}, ())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is written of a message: its hash, or all of it.
+    """How much of a message is written: its hash, or its contents too.
 
     What looks like a credential is never written. `hide` is applied to every text that is kept,
     and may hide or shorten more.
@@ -67,7 +67,7 @@ class HashedMessage:
     size: int
     role: str
     structured: bool
-    # What the policy keeps of it; None where it keeps nothing.
+    # The message as the policy keeps it; None where it keeps hashes alone.
     kept: Any = None
 
 
@@ -79,6 +79,11 @@ class Hasher:
         # A copy costs less than starting with the key for each message.
         self._keyed = hashlib.blake2b(digest_size=DIGEST_BYTES, key=key)
         self._only_hashes = policy.contents == "hashed"
+
+    @property
+    def key_id(self) -> str:
+        """Return what tells this key from others, and does not give it away."""
+        return self.digest("")
 
     def digest(self, text: str) -> str:
         """Return the keyed hash of a text."""

@@ -251,7 +251,7 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
     def add_messages(session: str, messages: Any, **_: Any) -> CallRecord:
         messages = list(messages)
         if not all(map(is_message, messages)):
-            # As what they come back is not known.
+            # In which form they come back is not known.
             return CallRecord(CALL, session, changes=True)
         return describe_append(session, hash_messages(messages, hasher))
 
@@ -321,10 +321,6 @@ def _describe_role_and_content(
     return describe
 
 
-def _describe_session_change(op: str) -> Callable[..., CallRecord]:
-    return lambda session, **_: CallRecord(op, session)
-
-
 def _describe_named_snapshot(session: str, name: Any, **_: Any) -> CallRecord:
     return CallRecord("snapshot", session, snapshot=str(name))
 
@@ -335,10 +331,6 @@ def _record_named_snapshot(record: CallRecord, answer: Any, _: Hasher) -> None:
     record.snapshot = str(find_snapshot_id(answer, record.snapshot))
 
 
-def _describe_rollback(session: str, snapshot: Any, **_: Any) -> CallRecord:
-    return CallRecord("rollback", session, snapshot=str(snapshot))
-
-
 def _describe_fork(session: str, target: str, *, at: Any = None, **options: Any) -> CallRecord:
     if options or not isinstance(at, str | None):
         # Which state it copies is not known.
@@ -347,17 +339,20 @@ def _describe_fork(session: str, target: str, *, at: Any = None, **options: Any)
 
 
 def _describe_trim(session: str, _keep: Any, **_: Any) -> CallRecord:
-    # What the number means is not known: messages, turns, tokens.
+    # The number may count messages, turns or tokens.
     return CallRecord("trim", session, keep=0, unsure=True)
 
 
 _DUCK_METHODS: Final[dict[str, MethodSpec]] = {
     "trim": MethodSpec(_describe_trim, removes=True),
     "list": MethodSpec(describe_store_call),
-    "pop": MethodSpec(_describe_session_change("pop"), record_popped, removes=True),
-    "clear": MethodSpec(_describe_session_change("clear"), removes=True),
-    "snapshot": MethodSpec(_describe_session_change("snapshot"), record_snapshot_id),
-    "rollback": MethodSpec(_describe_rollback, removes=True),
+    "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
+    "clear": MethodSpec(describe_change("clear"), removes=True),
+    # A key may mean anything here, so it is left out.
+    "snapshot": MethodSpec(
+        lambda session, **_: CallRecord("snapshot", session), record_snapshot_id
+    ),
+    "rollback": MethodSpec(describe_rollback, removes=True),
     "fork": MethodSpec(_describe_fork),
 }
 

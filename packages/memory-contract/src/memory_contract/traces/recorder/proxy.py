@@ -13,13 +13,14 @@ import copy
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from concurrent import futures
 from threading import get_ident
 from typing import Any, Final
 
 import wrapt
 
-from memory_contract.traces.format import CALL, REMOVERS
+from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.methods import (
     MethodSpec,
@@ -56,16 +57,28 @@ class CallRecorder:
         record.verb = name
         return record
 
-    def start(self, record: CallRecord | None, *, task: bool = False) -> None:
-        """Note when the call begins; write it at once if it may remove entries."""
+    def start(self, record: CallRecord | None, *, awaited: bool = False) -> None:
+        """Note when the call begins; announce it if it may remove entries."""
         if record is None:
             return
-        current = _current_task() if task else None
-        ident, kind = (get_ident(), "t") if current is None else (id(current), "a")
-        record.worker = self.writer.name_worker(self._number, ident, kind)
+        self.writer.begin(record)
+        task = _current_task() if awaited or record.may_remove else None
+        if task is None:
+            record.worker = self.writer.name_worker(self._number, get_ident(), "t")
+        elif awaited:
+            record.worker = self.writer.name_worker(self._number, id(task), "a")
+        else:
+            # The announcement and the result must name the same worker, and the result of a
+            # blocking method may have to be awaited.
+            record.worker = self.writer.name_worker(self._number, id(record), "t")
         record.invoke_ns = time.monotonic_ns()
-        if record.op in REMOVERS or record.changes:
+        if record.may_remove:
             self.writer.announce(record)
+
+    def await_result(self, record: CallRecord | None) -> None:
+        """Note that the result of a blocking method comes later: other calls may begin first."""
+        if record is not None and not record.may_remove:
+            record.worker = self.writer.name_worker(self._number, id(record), "a")
 
     def complete(self, record: CallRecord | None, spec: MethodSpec, answer: Any) -> None:
         """Record a call that returned."""
@@ -75,12 +88,15 @@ class CallRecorder:
             return
         record.complete_ns = time.monotonic_ns()
         record.outcome = "ok"
+        if record.op == "read" and isinstance(answer, Iterator | AsyncIterator):
+            # Reading it here would leave nothing for the application.
+            record.op = CALL
         try:
-            if spec.read_result is not None and not record.changes:
+            if spec.read_result is not None and record.op != CALL:
                 spec.read_result(record, answer, self.writer.hasher)
             self.writer.put(record)
         except Exception:  # noqa: BLE001 -- a result of an unknown form
-            self.writer.count_missing()
+            self.writer.count_missing(record)
 
     def fail(self, record: CallRecord | None, spec: MethodSpec, error: BaseException) -> None:
         """Record a call that raised."""
@@ -92,7 +108,30 @@ class CallRecorder:
             record.set_error(error)
             self.writer.put(record)
         except Exception:  # noqa: BLE001 -- an error of an unknown form
-            self.writer.count_missing()
+            self.writer.count_missing(record)
+
+    async def finish(
+        self, record: CallRecord | None, spec: MethodSpec, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Await a call and record its result."""
+        try:
+            answer = await call()
+        except BaseException as error:
+            self.fail(record, spec, error)
+            raise
+        self.complete(record, spec, answer)
+        return answer
+
+    def finish_future(
+        self, record: CallRecord | None, spec: MethodSpec, done: futures.Future[Any]
+    ) -> None:
+        """Record the result of a future of a thread pool."""
+        try:
+            answer = done.result()
+        except BaseException as error:  # noqa: BLE001 -- raised again where the result is asked for
+            self.fail(record, spec, error)
+        else:
+            self.complete(record, spec, answer)
 
     def leave(self) -> None:
         """Let go of the trace: the store was closed."""
@@ -101,7 +140,8 @@ class CallRecorder:
             self.writer.leave()
 
 
-class RecordingProxy(wrapt.BaseObjectProxy[Any]):
+# The first versions of wrapt 2 cannot be subscripted at runtime.
+class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
@@ -126,12 +166,15 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
         # The session that the whole object stands for, if it does.
         self._self_session = session
         self._self_read_only = frozenset(read_only)
-        self._self_wrappers: dict[str, Any] = {}
+        # By name: a method of the store, and its wrapper.
+        self._self_wrappers: dict[str, tuple[Any, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if (wrapper := self._self_wrappers.get(name)) is not None:
-            return wrapper
         store, recorder = self.__wrapped__, self._self_recorder
+        known = self._self_wrappers.get(name)
+        # The store may have replaced its method since.
+        if known is not None and known[0] == getattr(store, name):
+            return known[1]
         spec = self._self_methods.get(name)
         if spec is not None and _is_property(store, name):
             return _wrap_call(recorder, spec, name, lambda: getattr(store, name))()
@@ -145,14 +188,13 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
             wrapper = _wrap_call(recorder, unknown, name, found)
         else:
             return found
-        self._self_wrappers[name] = wrapper
+        self._self_wrappers[name] = found, wrapper
         return wrapper
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_self_"):
             super().__setattr__(name, value)
             return
-        self._self_wrappers.pop(name, None)
         if name in self._self_methods:
             # What a read shows is replaced: `history.messages = []`.
             self._change(f"set {name}", setattr, name, value)
@@ -205,7 +247,10 @@ class RecordingProxy(wrapt.BaseObjectProxy[Any]):
         return self._self_rewrap(copy.copy(self.__wrapped__))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self._self_rewrap(copy.deepcopy(self.__wrapped__, memo))
+        # If the store is in memory, the copy is another store, and a trace cannot tell them apart.
+        copies: list[Any] = []
+        self._change("deepcopy", lambda store: copies.append(copy.deepcopy(store, memo)))
+        return self._self_rewrap(*copies)
 
     def __repr__(self) -> str:
         return repr(self.__wrapped__)
@@ -240,24 +285,14 @@ def _wrap_call(
     recorder: CallRecorder, spec: MethodSpec, name: str, method: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return the method with a record of each call."""
-
-    async def complete_later(record: CallRecord | None, call: Callable[[], Awaitable[Any]]) -> Any:
-        recorder.start(record, task=True)
-        try:
-            answer = await call()
-        except BaseException as error:
-            recorder.fail(record, spec, error)
-            raise
-        recorder.complete(record, spec, answer)
-        return answer
-
     if inspect.iscoroutinefunction(inspect.unwrap(method)):
 
         @functools.wraps(method)
         async def call_async(*arguments: Any, **options: Any) -> Any:
             arguments, options = _list_batch(spec, arguments, options)
             record = recorder.begin(spec, name, arguments, options)
-            return await complete_later(record, lambda: method(*arguments, **options))
+            recorder.start(record, awaited=True)
+            return await recorder.finish(record, spec, lambda: method(*arguments, **options))
 
         return call_async
 
@@ -271,10 +306,18 @@ def _wrap_call(
         except BaseException as error:
             recorder.fail(record, spec, error)
             raise
-        if hasattr(answer, "__await__"):
-            return complete_later(record, lambda: answer)
-        recorder.complete(record, spec, answer)
-        return answer
+        is_concurrent = isinstance(answer, futures.Future)
+        if not is_concurrent and not hasattr(answer, "__await__"):
+            recorder.complete(record, spec, answer)
+            return answer
+        recorder.await_result(record)
+        if is_concurrent:
+            answer.add_done_callback(functools.partial(recorder.finish_future, record, spec))
+            return answer
+        finished = recorder.finish(record, spec, lambda: answer)
+        # A future may be given callbacks, or be awaited by nobody.
+        is_future = asyncio.isfuture(answer)
+        return answer.get_loop().create_task(finished) if is_future else finished
 
     return call
 

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import secrets
+import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from memory_contract.traces.format import (
     TraceEnd,
     TraceHeader,
     format_line,
+    read_boot_id,
 )
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import Hasher, Policy
@@ -35,18 +37,17 @@ log: Final = logging.getLogger("memory_contract.recording")
 THREAD: Final = "memory-contract-recording"
 # Records and messages in them that wait to be written: some megabytes.
 BUFFERED_MAX: Final = 50_000
-# How long records gather before they are written together; a kill -9 loses at most these.
+# The time between two writes; a kill -9 loses the lines of at most this time.
 GATHER_S: Final = 0.05
-# How long the end of a process waits for its last lines.
+# The longest wait for the last lines at the end of a process.
 CLOSE_S_MAX: Final = 5.0
 PART_BYTES_MAX: Final = 64 << 20
 PARTS_MAX: Final = 64
 KEY_BYTES: Final = 32
-# Names of threads and tasks that are remembered; then they are given anew.
+# Names of threads and tasks that are remembered; beyond that, all get new ones.
 NAMES_MAX: Final = 100_000
 # The shortest time between two warnings about dropped lines.
 WARNING_S: Final = 60.0
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +55,39 @@ class TraceOptions:
     """How a trace is written."""
 
     policy: Policy = field(default_factory=Policy)
-    # What the header of each part says of the store.
+    # The fields of each header that describe the store.
     header: TraceHeader = field(default_factory=TraceHeader)
     part_bytes_max: int = PART_BYTES_MAX
     parts_max: int = PARTS_MAX
+
+
+class _Part:
+    """One file of a trace."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self.path = path
+        self.file = file
+        self.size = 0
+
+    def append(self, *lines: str) -> None:
+        """Write whole lines, or raise."""
+        data = "".join(f"{line}\n" for line in lines).encode("ascii")
+        try:
+            written = os.write(self.file, data)
+        except OSError:
+            written = -1
+        if written != len(data):
+            # Leave no half line behind.
+            os.ftruncate(self.file, self.size)
+            raise OSError(f"cannot write to {self.path}")
+        self.size += written
+
+    def end(self, written: int) -> None:
+        """Write that nothing is missing after this, and close."""
+        # Without its last line, a part counts as that of a killed process.
+        with contextlib.suppress(OSError):
+            self.append(format_line(TraceEnd(closed=written)))
+        os.close(self.file)
 
 
 class TraceWriter:
@@ -81,9 +111,12 @@ class TraceWriter:
         self._has_records = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._file: int | None = None
-        self._size = 0
-        self._parts: list[Path] = []
+        self._part: _Part | None = None
+        # Whether this process has tried to begin its file.
+        self._begun = False
+        # Calls that may add entries and have not come back; those that may remove are announced.
+        self._open: set[CallRecord] = set()
+        self._paths: list[Path] = []
         self._opened = 0
         self._removed_parts = False
         self._names: dict[tuple[int, int], str] = {}
@@ -96,10 +129,26 @@ class TraceWriter:
 
     # In the application's threads
 
+    def begin(self, record: CallRecord) -> None:
+        """Note that a call begins; begin the file of this process before its first call.
+
+        Its effect may be visible to others before its line is written, or without one if the
+        process is killed. The file shows that lines may be missing.
+        """
+        if not self._begun:
+            with self._file_lock:
+                if self._part is None:
+                    self._write([])
+                    _close_with_process()
+                self._begun = True
+        if record.op != "read" and not record.may_remove:
+            self._open.add(record)
+
     def put(self, record: CallRecord) -> None:
         """Take a record; where the buffer is full, drop and count it."""
         weight = record.weight
         with self._lock:
+            self._open.discard(record)
             if self._buffered + weight > BUFFERED_MAX:
                 self._missing += 1
             else:
@@ -108,9 +157,11 @@ class TraceWriter:
         if not self._has_records.is_set():
             self._wake()
 
-    def count_missing(self) -> None:
+    def count_missing(self, record: CallRecord | None = None) -> None:
         """Count a call that could not be recorded."""
         with self._lock:
+            if record is not None:
+                self._open.discard(record)
             self._missing += 1
         self._wake()
 
@@ -160,6 +211,14 @@ class TraceWriter:
         else:
             self.flush()
 
+    def mark_not_fresh(self) -> None:
+        """Say in the header of a new part that the store was not empty."""
+        header = replace(self.options.header, fresh=False)
+        with self._file_lock:
+            self.options = replace(self.options, header=header)
+            if self._part is not None:
+                self._rotate(self._part)
+
     # In the background
 
     def _run(self) -> None:
@@ -183,20 +242,26 @@ class TraceWriter:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(CLOSE_S_MAX)
+        with self._lock:
+            # What they add may be seen although they never come back.
+            self._missing += len(self._open)
+            self._open.clear()
         with self._file_lock:
             # A trace that was ended already is begun anew only for what was recorded since.
-            if self._file is not None or self._records or self._missing or not self._opened:
+            if self._part is not None or self._records or self._missing or not self._opened:
                 self.flush()
-            if self._file is not None:
-                self._end_part()
+            if self._part is not None:
+                self._part.end(self.written)
+                self._part = None
+            self._begun = False
         # A store that goes on recording begins a new part.
         self._thread = None
         self._closing.clear()
 
     def restart_after_fork(self) -> None:
         """In a child process: the parent writes what the parent recorded."""
-        if self._file is not None:
-            os.close(self._file)
+        if self._part is not None:
+            os.close(self._part.file)
         self._reset()
 
     def _write(self, records: list[CallRecord]) -> bool:
@@ -205,7 +270,7 @@ class TraceWriter:
             missing, self._missing = self._missing, 0
             changes, self._missing_changes = self._missing_changes, 0
         try:
-            self._open_part()
+            part = self._part = self._part or self._open_part()
             lines = []
             for record in records:
                 try:
@@ -216,12 +281,12 @@ class TraceWriter:
             if missing or changes:
                 dropped = DroppedLines(dropped=max(missing, changes), changes=changes)
                 lines.append(format_line(dropped))
-            self._append(*lines)
+            part.append(*lines)
             self.written += written
             self.dropped += missing
             self._warn(missing, "the trace could not keep up")
-            if self._size >= self.options.part_bytes_max:
-                self._rotate()
+            if part.size >= self.options.part_bytes_max:
+                self._rotate(part)
         except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
             with self._lock:
                 self._missing += missing + len(records)
@@ -230,19 +295,6 @@ class TraceWriter:
             return False
         return written == len(records)
 
-    def _append(self, *lines: str) -> None:
-        assert self._file is not None
-        data = "".join(f"{line}\n" for line in lines).encode("ascii")
-        try:
-            written = os.write(self._file, data)
-        except OSError:
-            written = -1
-        if written != len(data):
-            # Leave no half line behind.
-            os.ftruncate(self._file, self._size)
-            raise OSError(f"cannot write to {self.path}")
-        self._size += written
-
     def _warn(self, lines: int, why: str) -> None:
         if lines and time.monotonic() - self._warned_at > WARNING_S:
             self._warned_at = time.monotonic()
@@ -250,16 +302,14 @@ class TraceWriter:
 
     # Files
 
-    def _open_part(self) -> None:
-        if self._file is not None:
-            return
+    def _open_part(self) -> _Part:
         self._opened += 1
-        part, self._file = _create_part(self.path, self._opened)
-        self._size = 0
+        part = _create_part(self.path, self._opened)
         header = replace(
             self.options.header,
             version=__version__,
-            boot=_read_boot_id(),
+            boot=read_boot_id(),
+            key_id=self.hasher.key_id,
             pid=os.getpid(),
             wall_ns=time.time_ns(),
             monotonic_ns=time.monotonic_ns(),
@@ -267,36 +317,28 @@ class TraceWriter:
             continued=self._removed_parts,
         )
         try:
-            self._append(format_line(header))
+            part.append(format_line(header))
         except OSError:
             # Lines without a header would be judged as complete.
-            os.close(self._file)
-            self._file = None
-            part.unlink(missing_ok=True)
+            os.close(part.file)
+            part.path.unlink(missing_ok=True)
             raise
-        self._parts.append(part)
+        self._paths.append(part.path)
+        return part
 
-    def _end_part(self) -> None:
-        assert self._file is not None
-        # Without its last line, a part counts as that of a killed process.
-        with contextlib.suppress(OSError):
-            self._append(format_line(TraceEnd(closed=self.written)))
-        os.close(self._file)
-        self._file = None
-
-    def _rotate(self) -> None:
-        """End this file; the next line begins a new one. Remove the oldest ones."""
-        self._end_part()
-        while len(self._parts) >= max(1, self.options.parts_max):
+    def _rotate(self, full: _Part) -> None:
+        """Begin the next file and end this one; remove the oldest ones."""
+        while len(self._paths) >= max(1, self.options.parts_max):
             self._removed_parts = True
-            self._parts.pop(0).unlink(missing_ok=True)
-
-
-def _read_boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        return ""
+            self._paths.pop(0).unlink(missing_ok=True)
+        self._part = None
+        try:
+            # First, so that a reader finds a file that is not ended as long as this process lives.
+            self._part = self._open_part()
+        except OSError:
+            os.close(full.file)
+        else:
+            full.end(self.written)
 
 
 def _locate(path: Path) -> tuple[Path, str]:
@@ -309,17 +351,17 @@ def _locate(path: Path) -> tuple[Path, str]:
     return path.parent, path.stem
 
 
-def _create_part(path: Path, number: int) -> tuple[Path, int]:
+def _create_part(path: Path, number: int) -> _Part:
     """Create a file that nobody has yet: the one that was named, or one beside it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
     folder, stem = _locate(path)
     folder.mkdir(parents=True, exist_ok=True)
     if folder != path:
         with contextlib.suppress(FileExistsError):
-            return path, os.open(path, flags, 0o600)
+            return _Part(path, os.open(path, flags, 0o600))
     now = f"{time.time_ns() // 1_000_000:x}"
     part = folder / f"{stem}.{now}-{os.getpid()}-{number}{SUFFIX}"
-    return part, os.open(part, flags, 0o600)
+    return _Part(part, os.open(part, flags, 0o600))
 
 
 def load_key(path: Path) -> bytes:
@@ -346,17 +388,32 @@ _WRITERS_LOCK = threading.Lock()
 
 
 def open_trace_writer(path: Path, options: TraceOptions) -> TraceWriter:
-    """Return the one writer of this process for a path; the first caller's options hold."""
+    """Return the one writer of this process for a path; the first caller's options hold.
+
+    But a trace of several stores is fresh only if all of them are.
+    """
     place = path.absolute()
     with _WRITERS_LOCK:
         if place not in _WRITERS:
             _WRITERS[place] = TraceWriter(place, options)
-        return _WRITERS[place]
+        writer = _WRITERS[place]
+    if writer.options.header.fresh and not options.header.fresh:
+        writer.mark_not_fresh()
+    return writer
 
 
 def _close_all() -> None:
     for writer in list(_WRITERS.values()):
         writer.close()
+
+
+def _close_with_process() -> None:
+    """Close all traces with a process of `multiprocessing`, which does not run `atexit`."""
+    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process():
+        from multiprocessing.util import Finalize  # noqa: PLC0415 -- not needed elsewhere
+
+        # After all that may still use the store.
+        Finalize(None, _close_all, exitpriority=-100)
 
 
 def _restart_all() -> None:

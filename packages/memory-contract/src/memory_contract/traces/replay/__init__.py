@@ -22,7 +22,7 @@ from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.traces.diagnosis import CLOCKS, judge_lines
+from memory_contract.traces.diagnosis import judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceReader
 from memory_contract.traces.format import ReplayLevel, TraceCall
@@ -48,12 +48,12 @@ __all__ = [
 
 # A replay holds its operations in memory and makes them one by one: this takes some minutes.
 OPERATIONS_MAX: Final = 100_000
-# What is made up at once: characters of texts, calls that are open together, and processes. A file
-# must not decide how much memory and how many processes are taken.
+# Limits on memory and processes, since a trace may come from anybody: characters of made-up text,
+# calls that are open at the same time, and processes.
 TEXT_CHARS_MAX: Final = 64 << 20
 AT_ONCE_MAX: Final = 1_000
 PROCESSES_MAX: Final = 128
-# How often a pattern is tried again in which nothing overlapped: calls of a quick store are short.
+# Further runs if nothing overlapped: the calls of a quick store are short.
 VACUOUS_MAX: Final = 60
 # A bound on what hangs, not on what is slow.
 RUN_S_MAX: Final = 600.0
@@ -70,8 +70,8 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
             " name one session, or have `memory-contract explain` write the smallest part that"
             " fails"
         )
-    if len(reader.metadata.boots) > 1:
-        raise HistoryError(f"{path} cannot be replayed: {CLOCKS}")
+    if obstacle := reader.metadata.find_obstacle():
+        raise HistoryError(f"{path} cannot be replayed: {obstacle}")
     # Calls on every session are yielded with each of them.
     found = {id(line): line for ours in reader.read_sessions(session) for line in ours}
     lines = tuple(found.values())
@@ -153,7 +153,7 @@ def replay_lines(
         if found.vacuous and len(ways) == 1:
             # Tasks that never give way cannot overlap; threads may.
             ways += [WorkerMode("threads", "blocking")] if "blocking" in subject.flavours else []
-        # What was proved once is proved; of the rest, the least sure one is told.
+        # A failure is final. Of the other verdicts, FIXED outweighs UNKNOWN.
         if (
             best is None
             or found.verdict in ("FAILED", "CHANGED", "ERROR")
@@ -190,7 +190,7 @@ def _run_once(
     )
     if obstacle := _find_obstacle(plan):
         return replace(blank, reason=obstacle, lacking=frozenset(plan.lacking))
-    # As it was first; then calls of one moment are moved apart a little, each time otherwise.
+    # The first run begins all calls of a round at once; later ones move them apart at random.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:
         run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, level, jitter))
@@ -258,7 +258,7 @@ def _judge_run(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter
         return replace(result, verdict="ERROR", reason=run.surprises[0] + more)
     if isinstance(verdict, Undecided):
         return replace(result, reason=verdict.reason)
-    # Nothing is fixed by not happening.
+    # Without the fault or the overlap, the failure had no chance to happen.
     if result.level == "faults" and not run.struck:
         why = "could be made here" if run.unmade else "stands in the trace"
         return replace(result, reason=f"no fault {why}")

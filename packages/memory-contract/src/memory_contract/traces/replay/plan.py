@@ -1,7 +1,7 @@
 """The plan of a replay: the operations of a trace as calls on any store.
 
-Sessions, workers, order and overlaps are the trace's. What was said is made up where the trace has
-only hashes: as long as it was, and the same again where the same was said again.
+Sessions, workers, order and overlaps are the trace's. Where the trace has only hashes, texts are
+made up: as long as the recorded ones, and equal where those were equal.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, Work
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.traces.recorder.methods import read_fields
 
-# What the kit calls a worker that a recorder named: process, store, and thread or task.
+# The name of a worker in a recorded trace: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
 _WORDS: Final = ("order", "refund", "train", "name", "coffee", "delay", "garden", "parcel", "night")
-# What a store must offer for an operation; an append and a read are offered by all.
+# Operations that a store may lack; all have append and read.
 _NEEDED: Final = frozenset({"pop", "trim", "clear", "snapshot", "rollback", "fork", "undo"})
 # Session ids that a store of files could take for a way out of its folder: absolute paths, home
 # folders, drives, and parent folders. A trace may come from anybody.
@@ -45,11 +45,11 @@ class ReplayStep:
     """One call to make, and what the trace says about it."""
 
     number: int
-    # Whoever shares a handle: a process and a store in it.
+    # Workers of one group share a handle: a process and a store in it.
     group: str
     program: Program
     recorded: TraceOperation
-    # The line of the replay, but for what comes of the call.
+    # The line of the replay, without the result.
     line: TraceOperation
 
     @property
@@ -75,7 +75,7 @@ class ReplayPlan:
     # Capabilities that the store lacks, and words about what is left out.
     lacking: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    # How much faster time passes than it did, where sessions expire.
+    # The factor by which time passes faster than in the trace, where sessions expire.
     speed: float = 1.0
     expiring: set[str] = field(default_factory=set)
 
@@ -124,7 +124,7 @@ def build_plan(
 
 
 def _invent(worker: str, session: str, op: OpName, *ids: str) -> TraceOperation:
-    """A call that is in no trace."""
+    """Build a call that is not in the trace."""
     return TraceOperation(
         worker=worker, session=session, op=op, ids=ids, invoke_ns=0, complete_ns=0, outcome="ok"
     )
@@ -160,7 +160,7 @@ def _rename_unsafe_sessions(
 
 
 def identify(message: Any) -> str:
-    """The id of a message of a replay: a hash, as in any trace."""
+    """Return the id of a message of a replay: its hash, as in any trace."""
     return _HASHER.hash_message(read_fields(message)).token
 
 
@@ -242,7 +242,7 @@ def _set_speed(
 
 
 def _build_messages(op: TraceOperation, adapter: Adapter, seed: int) -> list[Message]:
-    """Make up the messages of an append; a store of turns is told a turn for each message."""
+    """Make up the messages of an append; for a store of turns, each becomes a turn."""
     made = [_build_message(op, place, adapter, seed) for place in range(len(op.ids))]
     turns = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
     if turns or not adapter.pairs:
@@ -285,7 +285,7 @@ def _build_text(seed: str, size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkerMode:
-    """How the workers of a replay run."""
+    """The kind of workers of a replay, and how they call the store."""
 
     workers: WorkerKind
     flavour: Flavour

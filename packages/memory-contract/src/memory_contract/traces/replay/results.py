@@ -50,13 +50,13 @@ class Overlaps:
 
     @property
     def share(self) -> float:
-        """How much of the pattern was kept."""
+        """Return the share of the overlaps that occurred again."""
         return self.kept / self.recorded if self.recorded else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedTrace:
-    """A trace in memory, with what it proves."""
+    """A trace in memory, with the anomalies that it shows."""
 
     lines: tuple[TraceCall, ...]
     metadata: TraceMetadata
@@ -75,7 +75,7 @@ class Replay:
     way: WorkerMode | None = None
     seed: int = 0
     times: int = 0
-    # What the trace shows, and what the deciding run does.
+    # The anomalies of the trace, and those of the deciding run.
     recorded: frozenset[str] = frozenset()
     found: frozenset[str] = frozenset()
     explanation: Explanation | None = None
@@ -86,12 +86,12 @@ class Replay:
     # Whether it is UNKNOWN for want of an overlap alone, or because the store hangs.
     vacuous: bool = False
     hangs: bool = False
-    # What the trace uses and the store does not offer.
+    # Capabilities that the trace needs and the store lacks.
     lacking: frozenset[str] = frozenset()
 
     @property
     def told(self) -> str:
-        """The result in words: what a failing test shows."""
+        """Return the result as text, which a failing test shows."""
         return render_replay(self)
 
     @property
@@ -134,7 +134,7 @@ def _describe_run(found: Replay) -> list[str]:
 
 
 def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation]) -> Overlaps:
-    """Compare a trace with what became of it."""
+    """Count the overlaps of a trace, and those of them that the replay had, too."""
     recorded = kept = 0
     open_: list[tuple[int, int, ReplayStep]] = []
     for step in sorted(steps, key=lambda each: each.line.invoke_ns):

@@ -27,24 +27,23 @@ from memory_contract.traces.replay.plan import FINAL, ReplayPlan, ReplayStep, Wo
 from memory_contract.workers.pool import StoreRaised, Worker
 from memory_contract.workers.races import race_tasks, race_threads
 
-# The caller ended and never heard of it, or its task was cancelled.
+# The process of the caller was killed, or its task was cancelled.
 ReplayFault = Literal["kill", "cancel"]
 
-# When a pattern is tried again, how far the calls of a round are moved apart: one of these, at
-# most. Calls on a quick store are over in microseconds.
+# In repeated runs, the calls of a round begin up to this far apart, drawn for each run. Calls on a
+# quick store are over in microseconds.
 JITTERS_S: Final = (0.0, 0.0, 5e-5, 3e-4, 1.5e-3)
-# And how many of them are made a round later than they could be: one that overlapped calls of two
-# rounds overlaps those of the other one then.
+# The share of calls that repeated runs make one round later than possible: a call that overlapped
+# calls of two rounds then overlaps those of the other round.
 LATER: Final = 0.25
-# Of the time that passed between two calls on a session that expires, what is too short to matter.
+# Shorter pauses between two calls on a session that expires are not repeated.
 PAUSE_S_MIN: Final = 0.01
-# How long after a call was begun it is cancelled, or its process killed, at most, when a pattern is
-# tried again.
+# In repeated runs, a call is cancelled, or its process killed, at most so long after it began.
 STRIKE_S_MAX: Final = 0.002
-# Calls of other processes begin at a moment by which all have been told.
+# Processes start a round at a common moment, late enough for all to have received their calls.
 TOLD_NS: Final = 1_000_000
 TELLING_NS: Final = 500_000
-# How long a thread is made to give way, and after how many calls within the store's code at most.
+# The time for which a thread gives way, and the most calls within the store's code before that.
 GIVE_WAY_S: Final = 0.001
 CALLS_IN_MAX: Final = 10
 
@@ -56,7 +55,7 @@ class ReplayRun:
     lines: list[TraceOperation] = field(default_factory=list)
     # The line that each step became.
     by_step: dict[int, TraceOperation] = field(default_factory=dict)
-    # What the store raised where it had not in the trace.
+    # Errors of the store where the trace has none.
     surprises: list[str] = field(default_factory=list)
     struck: int = 0
     # Faults of the trace that could not be made here: which, why, and how many.
@@ -84,11 +83,11 @@ class Scheduler:
         self._way = way
         self._level = level
         self._jitter = jitter
-        # For what must differ between calls also in the first run.
+        # For draws that the first run needs, too.
         self._random = jitter or Random(0)  # noqa: S311 -- runs must repeat
         self._apart_s = jitter.choice(JITTERS_S) if jitter is not None else 0.0
         self._loop = Loop() if way.flavour == "async" and way.workers != "processes" else None
-        # Who calls what: a handle in this process, or a process that has opened one.
+        # By owner: a handle in this process, or a process that has opened one.
         self._open: dict[str, Any] = {}
         everything = (*plan.setup, *plan.steps, *plan.final)
         self._left = Counter(map(self._get_owner, everything))
@@ -151,9 +150,9 @@ class Scheduler:
             time.sleep(left_s)
 
     def _add_log(self, step: ReplayStep, log: Log | None, began_ns: int) -> None:
-        """Add the line of a call; without a log it was never heard of again."""
+        """Add the line of a call; without a log, its process was killed."""
         if log is not None and not log.operations:
-            # Never made: it changed nothing, and no fault struck it.
+            # It was never made, so it changed nothing and no fault struck it.
             self.run.unmade["calls that were not made", "they were cancelled before"] += 1
             self.run.struck -= self._find_fault(step) == "cancel"
             return
@@ -182,7 +181,7 @@ class Scheduler:
     # Handles
 
     def _get_owner(self, step: ReplayStep) -> str:
-        """Who makes a call: whoever shares a handle with its worker."""
+        """Return the owner of the handle on which a step is made; workers may share one."""
         if self._adapter.reach == "handle":
             return ""
         if step.number < 0:
@@ -209,7 +208,7 @@ class Scheduler:
 
     def _close_owner(self, owner: str) -> None:
         found = self._open.pop(owner)
-        # How a store ends is for the cases to judge.
+        # Errors while closing are judged by cases, not by replays.
         with contextlib.suppress(Exception):
             if isinstance(found, Worker):
                 found.end()
@@ -272,7 +271,7 @@ class Scheduler:
                 killed.add(worker)
         logs: dict[str, Log] = {}
         for worker, some in theirs.items():
-            # What a killed one may have answered, nobody heard.
+            # The answer of a killed process, if there is one, does not count.
             if worker not in killed:
                 lanes = (program.worker for program in some)
                 logs |= zip(lanes, worker.answer(), strict=True)
@@ -288,7 +287,7 @@ class Scheduler:
         return find_fault(step) if self._level == "faults" and step.number >= 0 else None
 
     def _cancels(self, step: ReplayStep) -> bool:
-        """Return whether a call is to be cancelled, and can be."""
+        """Return whether a call must be cancelled; count those that cannot be."""
         if self._find_fault(step) != "cancel":
             return False
         if self._way.flavour != "async":
