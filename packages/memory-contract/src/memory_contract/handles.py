@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator, Iterator
@@ -123,15 +124,23 @@ def find_flavours(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
 
 def _is_awaited(handle: Any) -> bool:
     """Whether a read of a handle gives something to await, although it does not look like it."""
-    answer = handle.read("indelible-was-here")
+    try:
+        answer = handle.read("indelible-was-here")
+    except LookupError:
+        return False
     if not inspect.isawaitable(answer):
         return False
-    for name in ("close", "cancel"):
-        # Nobody will await this one: whoever opened the handle has read already.
-        if callable(end := getattr(answer, name, None)):
-            end()
-            break
+    dismiss(answer)
     return True
+
+
+def dismiss(answer: Any) -> None:
+    """End something that nobody will await, without a warning."""
+    for name in ("close", "cancel"):
+        if callable(end := getattr(answer, name, None)):
+            with contextlib.suppress(Exception):
+                end()
+            return
 
 
 def then(answer: Any, convert: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ import itertools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from memory_contract.targets.simple_stores import (
     METHODS,
     SimpleHandle,
     find_method,
-    must_restore,
+    must_work,
     takes_arguments,
 )
 from memory_contract.targets.vocabulary import IsAwaited, Sessions, Vocabulary
@@ -54,7 +54,7 @@ _SESSION: Final = "kit-probe"
 # Enough for a store that writes to its disk only now and then.
 _MORE_APPENDS: Final = 11
 # Capabilities that no method of turns can have: one message, or a number of messages.
-_NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
+_NOT_OF_TURNS: Final = frozenset({"pop", "trim", "limit"})
 # Capabilities that are no method, so that a probe finds none of them.
 _WITHOUT_METHOD: Final = frozenset({"fields", "structure", "checksum"})
 # Parts of an interface that a store may leave out by raising `NotImplementedError`.
@@ -105,6 +105,8 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     # What is said of the store, in place of what is found.
     claims: Mapping[str, Any] = field(default_factory=dict)
+    # The capabilities that are claimed: cases try them, with proofs.
+    claimed: Collection[Capability] = ()
 
     @property
     def flavours(self) -> list[Flavour]:
@@ -166,6 +168,7 @@ def build_adapter(
         OpenStore(factory, vocabulary, options=options),
         reach="machine" if factory.is_told_workspace else "handle",
         claims={given: value for given, value in claims.items() if given != "capabilities"},
+        claimed=claims.get("capabilities", ()),
     )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
@@ -387,11 +390,13 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
 
 
 def _expect_texts(messages: list[Message], found: list[Any]) -> None:
-    """Raise if the texts are in what came back, and none of them as a content."""
+    """Raise if the texts are in what came back, and none as a content; or if that is no message."""
     texts = [message["content"] for message in messages]
-    contents = [each.get("content") for each in found if isinstance(each, Mapping)]
+    contents = [each["content"] for each in found if isinstance(each, Mapping) and "content" in each]
+    if not found or any(text in contents for text in texts):
+        return
     shown = repr(found)
-    if not any(text in contents for text in texts) and all(text in shown for text in texts):
+    if not contents or all(text in shown for text in texts):
         raise TextMisplaced(f"what it was given came back as {shown:.200}")
 
 
@@ -496,19 +501,30 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
     pairs = bool(findings.opener.vocabulary.claims.get("pairs"))
     for name, limit in handle.inner.no_limit.items():
         findings.notes.append(f"by default it returns only so many; read with {name}={limit}")
-    for capability, (name, *_) in METHODS.items():
-        method = find_method(handle.inner.store, capability)
-        if method is None or (pairs and capability in _NOT_OF_TURNS):
+    # The kit's handle takes a limit, whether the store does or not.
+    findings.tried.add("limit")
+    for capability, name, can_be_called in _list_methods(handle.inner):
+        if pairs and capability in _NOT_OF_TURNS:
             continue
         findings.tried.add(capability)
-        reason = "takes something else"
-        if takes_arguments(method, capability):
+        reason = "" if can_be_called else "takes something else"
+        if can_be_called and capability not in findings.claimed:
             reason = _try_offer(findings, capability, next(folders))
         if reason:
             findings.notes.append(f"not claimed: {capability} ({name} {reason})")
         else:
             findings.offers.add(capability)
     _close_all([handle], loop)
+
+
+def _list_methods(handle: SimpleHandle) -> Iterator[tuple[Capability, str, bool]]:
+    """Capabilities with the methods that may offer them, and whether the kit can call these."""
+    for capability, (name, *_) in METHODS.items():
+        method = find_method(handle.store, capability)
+        if method is not None:
+            yield capability, name, takes_arguments(method, capability)
+    if handle.limit:
+        yield "limit", "get_history", True
 
 
 def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> str:
@@ -527,7 +543,7 @@ def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> s
     try:
         client = context.open()
         works = try_capability(client, capability)
-        held = capability == "rollback" and must_restore(client.handle.inner.store)
+        held = must_work(client.handle.inner, capability)
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
         return f"raised {format_error(error)}"
     finally:

@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memory_contract.adapter import Flavour, import_object
-from memory_contract.handles import Loop
+from memory_contract.handles import Loop, dismiss
 
+# What the parameter is called that takes the id of a session.
+SESSION_NAMES: Final = frozenset(
+    {"session_id", "session", "thread_id", "conversation_id", "chat_id"}
+)
 # How many objects a handle keeps open. Each may hold files, and a case may use many sessions.
 _OPEN_MAX: Final = 64
 
@@ -84,15 +88,6 @@ class StoreHandle:
         """Call a method, or its async twin, whose name begins with an `a`."""
         name = f"a{method}" if self.awaited else method
         return await self.settle(getattr(found, name)(*arguments, **options))
-
-
-def dismiss(answer: Any) -> None:
-    """End something that nobody will await, without a warning."""
-    for name in ("close", "cancel"):
-        if callable(end := getattr(answer, name, None)):
-            with contextlib.suppress(Exception):
-                end()
-            return
 
 
 # One object per session
