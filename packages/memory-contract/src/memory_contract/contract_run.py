@@ -1,4 +1,4 @@
-"""The kit against a store, from a target to a report: what all three doors call."""
+"""Runs the contract against a target and builds a report; for the CLI, pytest and `check()`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _RACES: Final = 0.4
 
 
 class SelectionError(ValueError):
-    """A gate or case was asked for that does not exist."""
+    """There is no gate or case of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One case in one mode, which is to be run or is known already."""
+    """One case in one mode, with its result if that is known without a run."""
 
     case: Case
     mode: Mode
@@ -80,7 +80,7 @@ def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
 
 
 def list_gates(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
-    """The gates of which something must run: those that were named, or those of the cases."""
+    """The gates in which a case must run: those that were named, or those of the cases."""
     return tuple(gate for gate in GATES if gate in (gates or {found.gate for found in chosen}))
 
 
@@ -94,7 +94,7 @@ def list_items(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
 
 
 def get_share_s(budget_s: float) -> float:
-    """How long one race or fault may be repeated; the same if it is asked for alone."""
+    """How long one race or fault may be repeated, whether it runs alone or with all others."""
     return _RACES * budget_s / sum(len(found.modes) for found in all_cases() if found.overlaps)
 
 
@@ -184,7 +184,7 @@ def run_item(
     deviations: Deviations | None,
     progress: Progress | None = None,
 ) -> CaseResult:
-    """Run one case in one mode, unless its result is known; its result, as it counts."""
+    """Run one case in one mode, unless its result is known, and apply the deviations."""
     if progress is not None:
         progress(item, None)
     result = (deviations or Deviations()).apply(item.known or run(item.case, item.mode))

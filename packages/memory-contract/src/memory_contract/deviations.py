@@ -1,4 +1,4 @@
-"""Failures that are known and written down: each with its reason, and held to it.
+"""Known failures, listed in a file with their reasons.
 
     [concurrency.pop_race]
     reason = "two workers may pop the same entry until version 3"
@@ -40,23 +40,23 @@ class Deviation:
     modes: tuple[str, ...]
 
     def covers(self, result: CaseResult) -> bool:
-        """Whether this is about that case, in that mode."""
+        """Whether this is about the case and mode of a result."""
         return f"{result.gate}/{result.case}" == self.case and result.mode in self.modes
 
     @property
     def words(self) -> str:
-        """The reason, and where to read on."""
+        """The reason, with the issue if there is one."""
         return f"{self.reason} ({self.issue})" if self.issue else self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class Deviations:
-    """All that is written down about one store."""
+    """All listed failures of one store."""
 
     listed: tuple[Deviation, ...] = ()
 
     def apply(self, result: CaseResult) -> CaseResult:
-        """The result, as it counts: only FAIL and PASS can change."""
+        """The result with a FAIL made a DEVIATION, and a PASS that is listed made a FAIL."""
         deviation = next((each for each in self.listed if each.covers(result)), None)
         if deviation is None:
             return result
@@ -70,7 +70,7 @@ class Deviations:
 
 
 def read_deviations(path: Path) -> Deviations:
-    """What a file lists; every mistake in it is an error, since a silent one would hide a FAIL."""
+    """Read a file; every mistake in it is an error, since one that is ignored would hide a FAIL."""
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -93,7 +93,7 @@ def read_deviations(path: Path) -> Deviations:
 
 
 def find_deviations(*folders: Path) -> Deviations:
-    """What the file in the first folder that has one lists; nothing if none has."""
+    """Read the file of the first folder that has one; without a file, there are no deviations."""
     for folder in folders:
         if (folder / FILE).is_file():
             return read_deviations(folder / FILE)

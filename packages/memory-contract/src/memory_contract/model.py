@@ -22,7 +22,7 @@ class ModelState:
 
 
 EMPTY: Final = ModelState()
-# What an operation that finds no snapshot or nothing to undo comes to: the store would refuse it.
+# The next state after an operation that a right store refuses: no such snapshot, nothing to undo.
 Refused = None
 
 

@@ -104,7 +104,7 @@ class StoreUnderTest:
 
     @contextmanager
     def workspace(self, sessions: Iterable[str] = ()) -> Iterator[Path]:
-        """A folder for one run of a case; `sessions` are those that it used, when it ends."""
+        """A folder for one run of a case, which adds the sessions that it uses to `sessions`."""
         self._workspaces += 1
         # A folder around it, so that everything beside the workspace is deleted with it.
         around = self._folder / str(self._workspaces)
@@ -221,7 +221,7 @@ def run_case(
 
 
 def _takes_nothing_back(result: CaseResult, before: CaseResult) -> bool:
-    """Whether the result of an earlier round is still valid after this one."""
+    """Whether the result of an earlier round stands after this one."""
     if before.is_refusal:
         return result.verdict != "FAIL" or result.is_refusal
     return result.verdict == "VACUOUS"

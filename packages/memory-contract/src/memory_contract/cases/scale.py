@@ -27,7 +27,7 @@ SIZES: Final = (65_537, MIB, 8 * MIB)
 SESSIONS: Final = 300
 LONG_BATCHES: Final = 12
 LONG_BATCH: Final = 250
-# For stores that take turns or single messages, each of which is a call.
+# For stores without batches, where each message or turn is a call.
 LONG_CALLS: Final = 25
 
 

@@ -99,7 +99,7 @@ def init(arguments: Namespace) -> int:
 
 
 def _find_packages(folder: Path) -> tuple[str, str]:
-    """What the CI step installs beside the kit, in words and as arguments of pip."""
+    """What the CI step installs: a comment, and the arguments of pip."""
     if any((folder / name).is_file() for name in ("pyproject.toml", "setup.py")):
         return "The project with its store.", ". memory-contract"
     if (folder / "requirements.txt").is_file():

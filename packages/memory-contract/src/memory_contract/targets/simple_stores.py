@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args, get_type_hints
 
-from memory_contract.adapter import Capability, Message, Refused
+from memory_contract.adapter import Capability, Message, NotFound, Refused
 from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
 from memory_contract.targets.simple_messages import (
@@ -155,11 +155,13 @@ class SimpleHandle(StoreHandle):
     async def _call(self, capability: Capability, *arguments: Any) -> Any:
         return await self.settle(getattr(self.store, METHODS[capability][0])(*arguments))
 
-    async def _change(self, capability: Capability, *arguments: Any) -> None:
+    async def _change(
+        self, capability: Capability, *arguments: Any, refusal: type[Refused] = Refused
+    ) -> None:
         try:
             await self._call(capability, *arguments)
         except LookupError as error:
-            raise Refused(format_error(error)) from error
+            raise refusal(format_error(error)) from error
 
     async def pop(self, session: str) -> Any:
         try:
@@ -182,7 +184,7 @@ class SimpleHandle(StoreHandle):
         return getattr(answer, "id", answer)
 
     async def rollback(self, session: str, snapshot: Any) -> None:
-        await self._call("rollback", session, snapshot)
+        await self._change("rollback", session, snapshot, refusal=NotFound)
 
     async def fork(self, session: str, target: str) -> None:
         await self._call("fork", session, target)

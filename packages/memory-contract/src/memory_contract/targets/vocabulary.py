@@ -33,7 +33,7 @@ class IsAwaited(TypeError):  # noqa: N818 -- names what happened
 class Vocabulary:
     """A kind of store: how to recognise it, how to call it, and what it claims."""
 
-    # What a factory returns, in words.
+    # What a factory returns, for messages.
     described: str
     # The methods that it is known by.
     methods: tuple[str, ...]
@@ -69,11 +69,11 @@ class StoreHandle:
     def __init__(self, store: Any, *, awaited: bool) -> None:
         self.store = store
         self.awaited = awaited
-        # Whether any answer had to be awaited.
+        # Whether any answer was awaitable.
         self.has_waited = False
 
     async def settle(self, answer: Any) -> Any:
-        """Await an answer of the store, if it is to be awaited."""
+        """Return an answer of the store, after awaiting it if it is awaitable."""
         if not (inspect.isawaitable(answer) or inspect.isasyncgen(answer)):
             return answer
         if not self.awaited:
@@ -155,7 +155,7 @@ class SessionsHandle(StoreHandle):
 
 
 async def close_all(objects: list[Any]) -> None:
-    """Close objects, awaiting what is to be awaited."""
+    """Close objects, awaiting the answers that are awaitable."""
     for found in objects:
         answer = close_object(found)
         if inspect.isawaitable(answer):
