@@ -628,6 +628,25 @@ class Snapshots(Kept):
         )
 
 
+class RollbackDropsLater(Snapshots):
+    """Deletes the snapshots that are later than the one that it rolls back to."""
+
+    def __init__(self, workspace):
+        super().__init__(workspace)
+        self.run("CREATE TABLE IF NOT EXISTS taken (session, name)")
+
+    def save_snapshot(self, session_id):
+        name = super().save_snapshot(session_id)
+        self.run("INSERT INTO taken VALUES (?, ?)", session_id, name)
+        return name
+
+    def rollback_to_snapshot(self, session_id, name):
+        if not self.run("SELECT 1 FROM taken WHERE (session, name) = (?, ?)", session_id, name):
+            raise KeyError(name)
+        super().rollback_to_snapshot(session_id, name)
+        self.run("DELETE FROM taken WHERE session = ? AND name > ?", session_id, name)
+
+
 class NamedSnapshots(Snapshots):
     def save_snapshot(self, session_id, name):
         self.run(

@@ -244,6 +244,13 @@ def test_a_rollback_that_does_nothing_is_held_against_a_class():
     assert failures("SnapshotsByReference", "rollback_is_exact")
 
 
+def test_a_lookup_error_of_a_rollback_says_that_the_snapshot_is_lost():
+    name = "tests.support.kit.class_stores:RollbackDropsLater"
+    report = check(name, cases=["rollback_there_and_back"], seed=1)
+    (result,) = report.results
+    assert (result.verdict, result.failures[0].name) == ("FAIL", "lost snapshot"), result.reason
+
+
 def test_what_works_once_is_held_to_it():
     assert "clear" in taken("ClearTakesMore")[0].capabilities
     assert failures("ClearTakesMore", "similar_session_ids")

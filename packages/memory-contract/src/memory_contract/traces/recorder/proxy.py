@@ -101,7 +101,7 @@ class CallRecorder:
             self.writer.leave()
 
 
-class RecordingProxy(wrapt.BaseObjectProxy[Any]):
+class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
