@@ -156,16 +156,6 @@ class Client:
         """Show what the snapshot showed."""
         self.make(Call(op="rollback", session=session, snapshot=snapshot))
 
-    def fork(self, session: str) -> str:
-        """The new session."""
-        target = self.context.new_session()
-        self.make(Call(op="fork", session=session, target=target))
-        return target
-
-    def undo(self, session: str) -> None:
-        """Take the last change back."""
-        self.make(Call(op="undo", session=session))
-
     def make(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
         """Make one call and record it; `around` wraps the awaitable of an async store."""
         context, began = self.context, time.monotonic_ns()

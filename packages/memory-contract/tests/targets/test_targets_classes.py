@@ -423,7 +423,7 @@ def test_a_conversation_in_one_text_is_refused_and_not_accused():
 def test_a_history_that_is_no_list_of_messages_is_refused_and_not_accused():
     with pytest.raises(TargetError, match=r"get_history returned a dict, .* needs a list"):
         resolve("tests.support.kit.class_stores:DictByIndex")
-    with pytest.raises(Unreachable, match="what it was given came back as .*Opaque object"):
+    with pytest.raises(Unreachable, match=r"what it was given came back as .*Opaque object"):
         resolve("tests.support.kit.class_stores:OpaqueMessages")
 
 

@@ -137,5 +137,5 @@ class ContractItem(pytest.Item):
         raise_outcome(stores.run(self._found, self._subject), self._target)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """The same location for all items: pytest then reports skips with one reason in one line."""
+        """One location for all items, so that pytest groups skips with the same reason."""
         return self.config.rootpath / ROOT, 0, self.nodeid
