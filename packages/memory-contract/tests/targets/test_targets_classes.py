@@ -459,18 +459,19 @@ def test_a_limit_that_gives_the_oldest_is_noted():
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "case"),
+    ("name", "capability", "case", "failure"),
     [
-        ("LastFromTheFront", None, "limit_gives_the_newest"),
-        ("OldestFirst", "limit", "limit_gives_the_newest"),
-        ("PopsTheOldest", "pop", "pop_from_the_end"),
+        ("LastFromTheFront", None, "limit_gives_the_newest", "wrong limit"),
+        ("OldestFirst", "limit", "limit_gives_the_newest", "wrong limit"),
+        ("OldestFirst", "limit", "capabilities_are_true", "untrue claim"),
+        ("PopsTheOldest", "pop", "pop_from_the_end", "wrong pop"),
     ],
 )
-def test_a_method_that_leaves_no_doubt_or_is_claimed_is_judged(name, capability, case):
+def test_a_method_that_leaves_no_doubt_or_is_claimed_is_judged(name, capability, case, failure):
     target = f"tests.support.kit.class_stores:{name}"
     claimed = target if capability is None else Adapter(open=target, capabilities={capability})
-    report = check(claimed, cases=[case], seed=1)
-    assert report.verdict == "FAIL", [(r.id, r.verdict, r.reason) for r in report.results]
+    (result,) = check(claimed, cases=[case], seed=1).results
+    assert (result.verdict, result.failures[0].name) == ("FAIL", failure), result.reason
 
 
 @pytest.mark.parametrize(
