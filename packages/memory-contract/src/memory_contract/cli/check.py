@@ -173,12 +173,17 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except TargetError as error:
-        raise UsageError(f"{error}. Nothing was run", hint=explain_factory(error.hint)) from error
+        raise UsageError(_end_sentence(error), hint=explain_factory(error.hint)) from error
     except (SelectionError, DeviationsError) as error:
-        raise UsageError(f"{error}. Nothing was run") from error
+        raise UsageError(_end_sentence(error)) from error
     except Unreachable as error:
         hint = explain_factory(error.hint, if_needed=True)
         raise UnavailableError(str(error), hint=hint) from error
+
+
+def _end_sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text}{'' if text.endswith('?') else '.'} Nothing was run"
 
 
 def explain_factory(source: str, *, if_needed: bool = False) -> str:

@@ -94,6 +94,8 @@ def init(arguments: Namespace) -> int:
     written = [name for name, text in files.items() if _write(arguments.into / name, text)]
     if not written:
         raise UsageError(f"{', '.join(files)} are there already: nothing was written")
+    if FACTORY_FILE in written and ("..." in source or "NotImplementedError" in source):
+        print(f"Fill in make_store in {arguments.into / FACTORY_FILE} first.")
     print(f"Next: memory-contract check {target}")
     return 0
 
