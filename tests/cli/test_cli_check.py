@@ -364,7 +364,10 @@ def test_a_window_is_claimed_on_the_command_line(check):
 
 def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check, command):
     done = command("init", "stores:Remote")
-    assert done.out.endswith("Next: memory-contract check contract_store:make_store\n")
+    assert done.out.endswith(
+        "Fill in make_store in contract_store.py first.\n"
+        "Next: memory-contract check contract_store:make_store\n"
+    )
     factory = (command.folder / "contract_store.py").read_text("utf-8")
     assert "def make_store(workspace):\n    return Remote(host=..., db_path=" in factory
     test = (command.folder / "test_memory_contract.py").read_text("utf-8")
@@ -399,10 +402,15 @@ def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
 
 def test_init_takes_a_factory_as_it_is(check, command):
     done = command("init", "stores:make_remote", "--into", "project")
+    assert "Fill in" not in done.out
     assert "Next: memory-contract check stores:make_remote" in done.out
     assert not (command.folder / "project" / "contract_store.py").exists()
     command("init", "stores:Newest")
     assert "return Newest()\n" in (command.folder / "contract_store.py").read_text("utf-8")
+
+
+def test_a_misspelled_name_is_a_question_and_the_next_sentence_begins_after_it(check):
+    assert "did you mean Newest? Nothing was run." in check("stores:Nevest", code=2).err
 
 
 def test_a_target_is_named_as_it_was_typed(check):

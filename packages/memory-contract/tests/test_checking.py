@@ -292,6 +292,15 @@ def test_each_worker_imports_the_store_by_itself():
     assert [(r.id, r.reason) for r in report.results if r.verdict == "FAIL"] == []
 
 
+def test_a_quick_run_does_not_wait_for_a_store_that_hangs(monkeypatch):
+    monkeypatch.setattr(contract_run, "QUICK_END_S", 1.0)
+    (result,) = check(
+        "tests.support.kit.under_test:HangsOnceClosed", cases=["close_is_final"], quick=True
+    ).results
+    assert result.verdict == "UNKNOWN"
+    assert "hangs, or is too slow" in result.reason
+
+
 def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
     monkeypatch.setattr(runner_module, "CASE_S_MAX", 1.0)
     monkeypatch.setattr(probe, "PROBE_S_MAX", 1.0)

@@ -52,3 +52,21 @@ def test_commands_that_need_no_extra_work_without_any(installed, tmp_path):
         done = run(installed, tmp_path, "-m", "memory_contract", *command)
         assert done.returncode == 0, done
         assert "Traceback" not in done.stderr
+
+
+def test_it_runs_with_versions_of_wrapt_whose_proxies_are_not_generic():
+    # So they are up to 2.1.2, at runtime.
+    program = """
+import wrapt
+
+class NotGeneric(wrapt.BaseObjectProxy):
+    __class_getitem__ = None
+
+wrapt.BaseObjectProxy = NotGeneric
+from memory_contract.cli.main import main
+main(["cases", "--gate", "recall"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

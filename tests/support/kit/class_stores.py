@@ -323,6 +323,105 @@ class ContentAndRole(RoleAndContent):
         self.keep(session_id, [Said(role, content)])
 
 
+class SessionLast(RoleAndContent):
+    def add_message(self, role, content, session_id):
+        self.keep(session_id, [Said(role, content)])
+
+
+class SessionByKeyword(RoleAndContent):
+    def add_message(self, *, session_id, role, content):
+        self.keep(session_id, [Said(role, content)])
+
+    def get_history(self, *, session_id):
+        return self.kept(session_id)
+
+
+class MessagesThenSession(Kept):
+    def add_messages(self, messages, session_id):
+        self.keep(session_id, messages)
+
+    def get_history(self, limit=None, session_id="default"):
+        return self.kept(session_id) if limit is None else self.kept(session_id)[-limit:]
+
+
+class RolesOfLangChain(Kept):
+    """Says human and ai, in objects without a role."""
+
+    def get_history(self, session_id):
+        names = {"user": "human", "assistant": "ai"}
+        return [TypedMessage(names[m["role"]], m["content"]) for m in self.kept(session_id)]
+
+
+@dataclass
+class TypedMessage:
+    type: str
+    content: str
+
+
+class HistoryInADict(Kept):
+    def get_history(self, session_id):
+        return {"session_id": session_id, "messages": self.kept(session_id)}
+
+
+class HistoryObject(Kept):
+    def get_history(self, session_id):
+        return History(self.kept(session_id))
+
+
+@dataclass
+class History:
+    messages: list
+
+
+class DictByIndex(Kept):
+    def get_history(self, session_id):
+        return dict(enumerate(self.kept(session_id)))
+
+
+class OpaqueMessages(Kept):
+    """Keeps the text of a message under a name that the kit does not know."""
+
+    def get_history(self, session_id):
+        return [Opaque(m) for m in self.kept(session_id)]
+
+
+class Opaque:
+    def __init__(self, message):
+        self.body = message["content"]
+
+
+class PagesOfTwenty(Kept):
+    def get_history(self, session_id, page=1, page_size=20):
+        return self.kept(session_id)[(page - 1) * page_size : page * page_size]
+
+
+class OldestFirst(Kept):
+    """A limit that pages from the oldest message on, which may be meant."""
+
+    def get_history(self, session_id, limit=None):
+        return self.kept(session_id)[:limit]
+
+
+class LastFromTheFront(Kept):
+    def get_history(self, session_id, last_n=None):
+        return self.kept(session_id)[:last_n]
+
+
+class PopsTheOldest(Kept):
+    def pop(self, session_id):
+        first = "(SELECT MIN(id) FROM said WHERE session = ?)"
+        rows = self.run(f"DELETE FROM said WHERE id = {first} RETURNING j", session_id)
+        return [dict(zip(("role", "content"), json.loads(j), strict=True)) for (j,) in rows]
+
+
+class UnknownSessionsRaise(Kept):
+    def get_history(self, session_id):
+        found = self.kept(session_id)
+        if not found:
+            raise KeyError(session_id)
+        return found
+
+
 class TextAndSender(RoleAndContent):
     def add_message(self, session_id, text, sender):
         self.keep(session_id, [Said(sender, text)])
@@ -529,6 +628,25 @@ class Snapshots(Kept):
         )
 
 
+class RollbackDropsLater(Snapshots):
+    """Deletes the snapshots that are later than the one that it rolls back to."""
+
+    def __init__(self, workspace):
+        super().__init__(workspace)
+        self.run("CREATE TABLE IF NOT EXISTS taken (session, name)")
+
+    def save_snapshot(self, session_id):
+        name = super().save_snapshot(session_id)
+        self.run("INSERT INTO taken VALUES (?, ?)", session_id, name)
+        return name
+
+    def rollback_to_snapshot(self, session_id, name):
+        if not self.run("SELECT 1 FROM taken WHERE (session, name) = (?, ?)", session_id, name):
+            raise KeyError(name)
+        super().rollback_to_snapshot(session_id, name)
+        self.run("DELETE FROM taken WHERE session = ? AND name > ?", session_id, name)
+
+
 class NamedSnapshots(Snapshots):
     def save_snapshot(self, session_id, name):
         self.run(
@@ -608,6 +726,15 @@ class TurnTuples:
 
     def load_memory(self, session_id):
         return self._turns.get(session_id, [])[:] or None
+
+
+class TurnsSessionLast(TurnTuples):
+    def save_context(self, human_msg, ai_msg, session_id):
+        super().save_context(session_id, human_msg, ai_msg)
+
+    def load_memory(self, session_id):
+        turns = super().load_memory(session_id) or []
+        return [{"user": human, "assistant": ai} for human, ai in turns]
 
 
 class TurnsInPart(TurnTuples):

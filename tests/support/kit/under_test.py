@@ -171,6 +171,22 @@ class Hangs(ListUnderALock):
         threading.Event().wait()
 
 
+class HangsOnceClosed(ListUnderALock):
+    """Answers no append after a close."""
+
+    def __init__(self):
+        super().__init__()
+        self.closed = False
+
+    def add_messages(self, session_id, messages):
+        if self.closed:
+            threading.Event().wait()
+        super().add_messages(session_id, messages)
+
+    def close(self):
+        self.closed = True
+
+
 def open_list(workspace):
     return HandleOnAList()
 

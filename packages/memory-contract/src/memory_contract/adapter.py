@@ -50,7 +50,7 @@ Reach = Literal["handle", "process", "machine"]
 Flavour = Literal["blocking", "async"]
 Durability = Literal["none", "process", "power", "replicated"]
 Message = dict[str, Any]
-# One turn: what the user said, and the answer.
+# The smallest window: one turn, which is two messages.
 KEEPS_LAST_MIN: Final = 2
 
 
@@ -63,7 +63,7 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """Somebody wrote since, or the key stands for something else."""
+    """The session changed since it was read, or the key was used with other messages."""
 
 
 class Handle(Protocol):
@@ -141,14 +141,12 @@ class Adapter:
     patience_s: float | None = None
     # Where workspaces are made; None for the system's place for temporary files.
     home: Path | None = None
-    # The server that the store stands on, as a URL (`redis://host:port/0`, `postgresql://...`), if
+    # The server that the store uses, as a URL (`redis://host:port/0`, `postgresql://...`), if
     # its factories take one as `server=`: then the kit can put a faulty one in its place.
     server: str | None = field(default=None, repr=False)
-    # Called with a workspace and the sessions that were used in it when its case has ended, to
-    # remove what is not in the folder.
+    # Called after each case with its workspace and sessions, to remove data outside of the folder.
     discard: Callable[[Path, Iterable[str]], None] | None = None
-    # Capabilities that were tried when the store was opened for the first time; those that are not
-    # claimed need no note.
+    # Capabilities that the probe has tried already. Those that are not claimed get no further note.
     tried: Collection[str] = ()
     # What a reader of the report should know about this target.
     notes: tuple[str, ...] = field(default=())
@@ -171,7 +169,7 @@ class Adapter:
             raise ValueError(f"`keeps_last` is {self.keeps_last}, and a turn is {KEEPS_LAST_MIN}")
 
     def list_claims(self) -> dict[str, Any]:
-        """What is said of the store beside how it is opened, and is no default."""
+        """The claims that differ from their defaults."""
         plain = Adapter(open=self.open, open_async=self.open_async)
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in said.items() if value != getattr(plain, name)}
@@ -185,7 +183,7 @@ class Adapter:
         return set(needs) <= set(self.capabilities)
 
     def factory(self, flavour: Flavour | None = None) -> Callable[..., Any]:
-        """The function that opens a handle."""
+        """Return the function that opens a handle."""
         found = self.open_async if flavour == "async" and self.open_async else self.open
         found = found or self.open_async
         assert found is not None
@@ -193,7 +191,7 @@ class Adapter:
 
 
 def import_object(name: str) -> Any:
-    """The object that `package.module:name` names."""
+    """Import the object that `package.module:name` names."""
     module, _, path = name.partition(":")
     if not module or not path:
         raise ValueError(f"write package.module:name, not {name!r}")
@@ -202,7 +200,7 @@ def import_object(name: str) -> Any:
     except ImportError:
         raise
     except (Exception, SystemExit) as error:
-        # A mistake in somebody's module is no verdict on their store.
+        # An error while importing a module is not a verdict on the store.
         raise ImportError(f"{type(error).__name__}: {error}") from error
     for part in path.split("."):
         found = getattr(found, part)
@@ -210,7 +208,7 @@ def import_object(name: str) -> Any:
 
 
 def import_from_here(name: str) -> Any:
-    """The same; as with `python -m`, what stands in the current folder can be named."""
+    """Import an object; as with `python -m`, modules in the current folder are found."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

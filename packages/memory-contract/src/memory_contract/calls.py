@@ -1,4 +1,4 @@
-"""One call on a handle and its record: what to ask for, and what came of it."""
+"""Calls on a handle, and the records of their outcomes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Call:
     key: str | None = None
     expected: Any = None
     ttl_s: float | None = None
-    # What is appended, if it is not what the ids stand for.
+    # The messages to append, if they are not the ones built from `ids`.
     messages: Sequence[Message] | None = None
 
 
@@ -58,7 +58,7 @@ class Log:
     names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, operation: Operation, error: BaseException | None) -> None:
-        """Keep one operation; of an error, its words and whether it said that nothing happened."""
+        """Add an operation, with its error and whether that says that nothing was written."""
         if error is not None:
             refused = operation.outcome == "fail"
             self.errors.append((len(self.operations), format_error(error), refused))
@@ -73,7 +73,7 @@ def format_error(error: BaseException) -> str:
 
 
 def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:
-    """Make the call; the answer, or something to await for it."""
+    """Make the call; returns the answer, or an awaitable of it."""
     match call.op:
         case "append":
             options = {"key": call.key, "expected": call.expected, "ttl_s": call.ttl_s}
@@ -93,7 +93,7 @@ def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:
 
 
 def classify_outcome(error: BaseException) -> Outcome:
-    """What an error says of the data: `fail` only where the store promises that nothing happened.
+    """The outcome of a call that raised: `fail` if the store promises that nothing happened.
 
     Beside `Refused`, an error whose `landed` is "no" promises that.
     """

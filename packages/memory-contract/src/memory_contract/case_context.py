@@ -156,18 +156,8 @@ class Client:
         """Show what the snapshot showed."""
         self.make(Call(op="rollback", session=session, snapshot=snapshot))
 
-    def fork(self, session: str) -> str:
-        """The new session."""
-        target = self.context.new_session()
-        self.make(Call(op="fork", session=session, target=target))
-        return target
-
-    def undo(self, session: str) -> None:
-        """Take the last change back."""
-        self.make(Call(op="undo", session=session))
-
     def make(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
-        """Make one call and record it; `around` is put around what is to be awaited."""
+        """Make one call and record it; `around` wraps the awaitable of an async store."""
         context, began = self.context, time.monotonic_ns()
         try:
             answer = self._settle(around(ask(self.handle, call, context.names)))
@@ -177,7 +167,7 @@ class Client:
         return context.record(build_success(self.name, call, began, answer, context.names))
 
     def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
-        """Make one call of which an error is an answer as well: its record says what came of it."""
+        """Make one call that may raise; its record has the outcome."""
         with suppress(Exception):
             self.make(call, around)
         return self.context.history[-1]
@@ -300,7 +290,7 @@ class CaseContext:
 
     @contextmanager
     def _blame_store(self) -> Iterator[None]:
-        """What is raised here is an error of the store, and not of the kit."""
+        """Record what is raised in the block as an error of the store, not of the kit."""
         try:
             yield
         except BaseException as error:
@@ -471,7 +461,7 @@ class CaseContext:
             self.record_fault(name, began_ns, time.monotonic_ns())
 
     def note(self, text: str) -> None:
-        """Note something for the report that is no failure."""
+        """Add a note to the report; it does not affect the verdict."""
         self.notes.append(text)
 
     def expect(self, holds: bool, name: str, proof: str, *, session: str = "") -> None:

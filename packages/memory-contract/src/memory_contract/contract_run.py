@@ -1,7 +1,8 @@
-"""The kit against a store, from a target to a report: what all three doors call."""
+"""Runs the contract against a target and builds a report; for the CLI, pytest and `check()`."""
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import Counter
@@ -21,9 +22,11 @@ from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
 
 BUDGET_S: Final = 60.0
-# A quick run repeats no race for long, and begins no case after so many seconds.
+# A quick run repeats no race for long, begins no case after so many seconds, and waits for none
+# that hangs until then.
 QUICK_BUDGET_S: Final = 10.0
 QUICK_S_MAX: Final = 40.0
+QUICK_END_S: Final = 55.0
 # The gates of a quick run, the most telling first; of the others, nothing is run.
 QUICK_GATES: Final[tuple[Gate, ...]] = ("sequential", "concurrency", "edges", "lifecycle", "crash")
 # Cases that take many seconds.
@@ -36,12 +39,12 @@ _RACES: Final = 0.4
 
 
 class SelectionError(ValueError):
-    """A gate or case was asked for that does not exist."""
+    """There is no gate or case of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One case in one mode, which is to be run or is known already."""
+    """One case in one mode, with its result if that is known without a run."""
 
     case: Case
     mode: Mode
@@ -80,7 +83,7 @@ def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
 
 
 def list_gates(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
-    """The gates of which something must run: those that were named, or those of the cases."""
+    """The gates in which a case must run: those that were named, or those of the cases."""
     return tuple(gate for gate in GATES if gate in (gates or {found.gate for found in chosen}))
 
 
@@ -94,7 +97,7 @@ def list_items(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
 
 
 def get_share_s(budget_s: float) -> float:
-    """How long one race or fault may be repeated; the same if it is asked for alone."""
+    """How long one race or fault may be repeated, whether it runs alone or with all others."""
     return _RACES * budget_s / sum(len(found.modes) for found in all_cases() if found.overlaps)
 
 
@@ -130,8 +133,14 @@ def check(
             spent_s = time.monotonic() - began
             if quick and spent_s > QUICK_S_MAX:
                 break
-            share_s = get_share_s(repeat_s) if spent_s < repeat_s else 0.0
-            run = partial(run_case, subject=subject, seed=seed, share_s=share_s, rounds=rounds)
+            run = partial(
+                run_case,
+                subject=subject,
+                seed=seed,
+                share_s=get_share_s(repeat_s) if spent_s < repeat_s else 0.0,
+                rounds=rounds,
+                within_s=QUICK_END_S - spent_s if quick else math.inf,
+            )
             yield run_item(item, run, deviations, progress)
 
     report = run_contract(
@@ -184,7 +193,7 @@ def run_item(
     deviations: Deviations | None,
     progress: Progress | None = None,
 ) -> CaseResult:
-    """Run one case in one mode, unless its result is known; its result, as it counts."""
+    """Run one case in one mode, unless its result is known, and apply the deviations."""
     if progress is not None:
         progress(item, None)
     result = (deviations or Deviations()).apply(item.known or run(item.case, item.mode))

@@ -1,4 +1,4 @@
-"""Failures that are known and written down: each with its reason, and held to it.
+"""Known failures, listed in a file with their reasons.
 
     [concurrency.pop_race]
     reason = "two workers may pop the same entry until version 3"
@@ -40,12 +40,12 @@ class Deviation:
     modes: tuple[str, ...]
 
     def covers(self, result: CaseResult) -> bool:
-        """Whether this is about that case, in that mode."""
+        """Whether this is about the case and mode of a result."""
         return f"{result.gate}/{result.case}" == self.case and result.mode in self.modes
 
     @property
     def words(self) -> str:
-        """The reason, and where to read on."""
+        """The reason, with the issue if there is one."""
         return f"{self.reason} ({self.issue})" if self.issue else self.reason
 
 
@@ -56,7 +56,7 @@ class Deviations:
     listed: tuple[Deviation, ...] = ()
 
     def apply(self, result: CaseResult) -> CaseResult:
-        """The result, as it counts: only FAIL and PASS can change."""
+        """The result with a FAIL made a DEVIATION, and a PASS that is listed made a FAIL."""
         deviation = next((each for each in self.listed if each.covers(result)), None)
         if deviation is None:
             return result

@@ -42,7 +42,7 @@ def build_messages(ids: Ids) -> list[Message]:
 
 
 def parse_id(message: Any) -> str:
-    """The id of a message that came back; marked, if it is not what was stored."""
+    """The id of a message that came back, with a mark if its checksum is wrong."""
     fields = message if isinstance(message, Mapping) else {}
     role, content = str(fields.get("role")), fields.get("content")
     found = _FORM.fullmatch(content) if isinstance(content, str) else None
@@ -53,7 +53,7 @@ def parse_id(message: Any) -> str:
 
 
 def parse_ids(messages: Any, identify: Callable[[Any], str] = parse_id) -> Ids:
-    """The ids of what a read gave; what is no list of messages is seen as one strange entry."""
+    """The ids of the messages of a read; anything but a list counts as one strange entry."""
     if isinstance(messages, str) or not isinstance(messages, Iterable):
         return (f"?{_digest(messages)}",)
     return tuple(map(identify, messages))

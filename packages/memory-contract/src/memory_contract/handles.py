@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator, Iterator
@@ -23,7 +24,7 @@ class Loop:
         self._runner = asyncio.Runner(loop_factory=factory)
 
     def settle(self, answer: Any) -> Any:
-        """The answer itself, or what it comes to when awaited."""
+        """Return an answer, after awaiting it if it is awaitable."""
         if inspect.isawaitable(answer):
             return self._runner.run(to_coroutine(answer))
         return answer
@@ -39,7 +40,7 @@ class Loop:
 
 
 async def to_coroutine(answer: Any) -> Any:
-    """Anything that can be awaited, as a coroutine."""
+    """Wrap an awaitable in a coroutine."""
     return await answer
 
 
@@ -87,7 +88,7 @@ def open_handle(
     loop: Loop | None,
     server: str | None = None,
 ) -> Any:
-    """A handle on a workspace. An async one is opened on the loop that will call it.
+    """Open a handle on a workspace. An async one is opened on the loop that will call it.
 
     `server` is the one to stand on in place of the adapter's own.
     """
@@ -123,19 +124,27 @@ def find_flavours(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
 
 def _is_awaited(handle: Any) -> bool:
     """Whether a read of a handle gives something to await, although it does not look like it."""
-    answer = handle.read("indelible-was-here")
+    try:
+        answer = handle.read("indelible-was-here")
+    except LookupError:
+        return False
     if not inspect.isawaitable(answer):
         return False
-    for name in ("close", "cancel"):
-        # Nobody will await this one: whoever opened the handle has read already.
-        if callable(end := getattr(answer, name, None)):
-            end()
-            break
+    dismiss(answer)
     return True
 
 
+def dismiss(answer: Any) -> None:
+    """Close or cancel an awaitable that will not be awaited, so that Python does not warn."""
+    for name in ("close", "cancel"):
+        if callable(end := getattr(answer, name, None)):
+            with contextlib.suppress(Exception):
+                end()
+            return
+
+
 def then(answer: Any, convert: Callable[[Any], Any]) -> Any:
-    """What the answer comes to, now or when it is awaited."""
+    """Convert an answer, now or when it is awaited."""
     return _convert_later(answer, convert) if inspect.isawaitable(answer) else convert(answer)
 
 

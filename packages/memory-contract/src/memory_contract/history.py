@@ -54,7 +54,7 @@ class HistoryError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One call: who, on what, when, and what came of it.
+    """One call: its worker, session, times, outcome and value.
 
     `ids` is the batch of an append, `limit` belongs to a read, `keep` to a trim, `target` is the
     new session of a fork. An append with `keep` is one of a store that claims to keep only the
@@ -156,7 +156,7 @@ def parse_object(line: str | bytes) -> dict[str, Any]:
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; a name that stands in it twice has no one meaning."""
+    """Build an object of JSON; duplicate names are an error."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise HistoryError("a name stands twice in one object")

@@ -22,8 +22,6 @@ class ModelState:
 
 
 EMPTY: Final = ModelState()
-# The result of an operation that a right store would refuse: no snapshot, or nothing to undo.
-Refused = None
 
 
 def get_snapshot(state: ModelState, name: str | None) -> Ids | None:
@@ -59,10 +57,10 @@ def apply_operation(  # noqa: PLR0911 -- one return for each operation is the ta
             return replace(state, snapshots=tuple(sorted(kept.items())))
         case "rollback":
             frozen = get_snapshot(state, op.snapshot)
-            return Refused if frozen is None else _change(state, frozen, journal=journal)
+            return None if frozen is None else _change(state, frozen, journal=journal)
         case "undo":
             if not state.journal:
-                return Refused
+                return None
             return replace(state, shown=state.journal[-1], journal=state.journal[:-1])
         case _:
             return state

@@ -67,7 +67,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Which stores, and the seed that repeats the run."""
+    """The stores, and the seed that repeats the run."""
     if not config.option.contract:
         return None
     from memory_contract.plugin.items import header  # noqa: PLC0415
@@ -76,7 +76,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse wrong options, and say what pytest is to collect beside the contract."""
+    """Refuse wrong options, and set what pytest collects beside the contract."""
     config = session.config
     if not config.option.contract:
         if config.option.contract_gate:
@@ -90,7 +90,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         config.args = [each for each in config.args if each not in config.stash[_IDS]]
     else:
-        # Nobody named a path: whoever says `pytest --contract TARGET` wants that and no more.
+        # Without paths, `pytest --contract TARGET` runs the contract alone.
         config.args = []
 
 

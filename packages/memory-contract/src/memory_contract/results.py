@@ -1,4 +1,4 @@
-"""What came of a case, and of all of them."""
+"""Results of cases, and the report of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory_contract.history import Fault, Ids, Operation
 CONTRACT_VERSION: Final = "1.1"
 
 CaseVerdict = Literal["PASS", "FAIL", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED", "DEVIATION"]
-# Those that say that nothing was found out, although something should have been.
+# Verdicts of cases that should have shown something and did not.
 SILENT: Final = frozenset({"UNKNOWN", "VACUOUS", "NOT RUN"})
 # What keeps a gate from passing, the worst first.
 _WORST: Final[tuple[CaseVerdict, ...]] = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
@@ -24,7 +24,7 @@ UNCLAIMED: Final = "the store does not claim "
 
 # How many anomalies of one name a result holds.
 TOLD_MAX: Final = 30
-# What a failure is called where a call raised although nothing was wrong: a refusal, not a loss.
+# The name of a failure in which a call raised without a reason; nothing was lost.
 RAISED: Final = "unexpected error"
 
 EXIT_PASS: Final = 0
@@ -33,7 +33,7 @@ EXIT_UNDECIDED: Final = 3
 
 
 class Unreachable(Exception):  # noqa: N818 -- names what happened
-    """The store could not be opened and read, so nothing about it was found out."""
+    """The store could not be opened and read, so it was not judged."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -44,12 +44,12 @@ class Unreachable(Exception):  # noqa: N818 -- names what happened
 def build_case_failure(
     name: str, proof: str, *, session: str = "", ids: Ids = (), witness: tuple[Operation, ...] = ()
 ) -> Anomaly:
-    """A broken promise that a case noticed by itself."""
+    """A failure that a case found without the checker."""
     return Anomaly(name, session, ids, witness, proof, proved=False)
 
 
 def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
-    """The first ones of each name: a store that loses everything loses it over and over."""
+    """The first anomalies of each name; a store that loses everything has thousands."""
     told: Counter[str] = Counter()
     kept = []
     for anomaly in anomalies:
@@ -61,7 +61,7 @@ def select_failures(anomalies: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What came of one case in one mode."""
+    """The result of one case in one mode."""
 
     gate: Gate
     case: str
@@ -75,11 +75,11 @@ class CaseResult:
     history: tuple[Operation, ...] = ()
     # The faults that were injected in it.
     faults: tuple[Fault, ...] = ()
-    # What is worth knowing and no failure.
+    # For the reader; they do not affect the verdict.
     notes: tuple[str, ...] = ()
     # The explored schedule that failed, and whether its seed alone brings it back.
     schedule: str = ""
-    # What shows this again, where that is not `memory-contract check`.
+    # The command that repeats it, if that is not `memory-contract check`.
     command: str = ""
 
     @property
@@ -95,7 +95,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of a run of the kit against one store."""
+    """The results of a run of the kit against one store."""
 
     target: str
     contract: str = CONTRACT_VERSION
@@ -112,7 +112,7 @@ class Report:
 
     @property
     def verdict(self) -> CaseVerdict:
-        """The worst that a gate came to; PASS only if every requested gate ran a case.
+        """The worst verdict of a gate; PASS only if every requested gate ran a case.
 
         Gates of faults and of search may be left out if the store claims nothing that they need.
         """
@@ -120,11 +120,11 @@ class Report:
         return next((worst for worst in (*_WORST, "PASS") if worst in found), "NOT RUN")
 
     def count(self, gate: Gate) -> Counter[CaseVerdict]:
-        """How often a gate came to which verdict."""
+        """How many results of a gate have which verdict."""
         return Counter(result.verdict for result in self.results if result.gate == gate)
 
     def judge_gate(self, gate: Gate) -> CaseVerdict:
-        """What a gate came to: the worst that was found; PASS only if a case of it ran."""
+        """The verdict of a gate: the worst of its results; PASS only if a case ran."""
         found = self.count(gate)
         for worst in _WORST:
             if worst in found:
@@ -135,7 +135,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """What a command that shows this report ends with."""
+        """The exit code of a command that shows this report."""
         verdict = self.verdict
         if verdict == "FAIL":
             return EXIT_FAIL

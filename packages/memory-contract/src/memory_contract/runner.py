@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import shutil
 import tempfile
 import time
@@ -104,7 +105,7 @@ class StoreUnderTest:
 
     @contextmanager
     def workspace(self, sessions: Iterable[str] = ()) -> Iterator[Path]:
-        """A folder for one run of a case; `sessions` are those that it used, when it ends."""
+        """A folder for one run of a case, which adds the sessions that it uses to `sessions`."""
         self._workspaces += 1
         # A folder around it, so that everything beside the workspace is deleted with it.
         around = self._folder / str(self._workspaces)
@@ -186,10 +187,12 @@ def run_case(
     seed: int,
     share_s: float = 0.0,
     rounds: int = 1,
+    within_s: float = math.inf,
 ) -> CaseResult:
     """Run a case at least once, and again with other seeds while `share_s` lasts, if that helps.
 
-    A race runs `rounds` times, however long that takes.
+    A race runs `rounds` times, however long that takes. One round that takes longer than `within_s`
+    is UNKNOWN.
     """
     began = time.monotonic()
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
@@ -200,7 +203,8 @@ def run_case(
     while True:
         tries += 1
         try:
-            result = run_with_timeout(CASE_S_MAX, partial(run_round, case, mode, subject, ours))
+            run = partial(run_round, case, mode, subject, ours)
+            result = run_with_timeout(min(within_s, CASE_S_MAX), run)
         except WorkTimedOut as error:
             result = build_timeout_result(error, case, mode, subject, ours)
         spent_s = time.monotonic() - began
@@ -221,7 +225,7 @@ def run_case(
 
 
 def _takes_nothing_back(result: CaseResult, before: CaseResult) -> bool:
-    """Whether the result of an earlier round is still valid after this one."""
+    """Whether the result of an earlier round stands after this one."""
     if before.is_refusal:
         return result.verdict != "FAIL" or result.is_refusal
     return result.verdict == "VACUOUS"

@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# The innermost calls say where it hangs; those of the kit around them are all alike.
+# The innermost calls show where it hangs; the outer ones are the kit's own.
 FRAMES_MAX: Final = 8
 
 
 class WorkTimedOut(Exception):  # noqa: N818 -- names what happened
-    """The work did not end in time; its thread goes on. The message says where that stands."""
+    """The work did not end in time; its thread goes on. The message shows its stack."""
 
 
 def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:

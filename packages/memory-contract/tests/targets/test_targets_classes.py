@@ -155,6 +155,9 @@ def test_a_factory_of_a_server_alone_gets_sessions_that_no_other_case_has(tmp_pa
         ("ContentAndRole", "texts", False),
         ("OneDict", "dict", False),
         ("OneObject", "object", False),
+        ("SessionLast", "texts", False),
+        ("SessionByKeyword", "texts", False),
+        ("MessagesThenSession", "object", True),
         ("Dicts", "dict", True),
         ("Kept", "object", True),
         ("OneAnnotated", "class", False),
@@ -184,7 +187,13 @@ def test_an_async_half_that_is_not_written_is_not_driven():
     assert failures("TurnObjects") == {}
 
 
-@pytest.mark.parametrize("name", ["EnumRoles", "EnumRolesInDicts", "NoneAtFirst", "TurnTuples"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("EnumRoles", "EnumRolesInDicts", "NoneAtFirst", "TurnTuples", "TurnsSessionLast"),
+        *("RolesOfLangChain", "HistoryInADict", "HistoryObject"),
+    ],
+)
 def test_what_says_the_same_in_another_form_is_the_same(name):
     assert failures(name, *CASES, "unicode_survives") == {}
 
@@ -233,6 +242,13 @@ def test_a_rollback_that_does_nothing_is_held_against_a_class():
     adapter, _ = taken("SnapshotsByReference")
     assert adapter.capabilities == {"snapshot", "rollback"}
     assert failures("SnapshotsByReference", "rollback_is_exact")
+
+
+def test_a_lookup_error_of_a_rollback_says_that_the_snapshot_is_lost():
+    name = "tests.support.kit.class_stores:RollbackDropsLater"
+    report = check(name, cases=["rollback_there_and_back"], seed=1)
+    (result,) = report.results
+    assert (result.verdict, result.failures[0].name) == ("FAIL", "lost snapshot"), result.reason
 
 
 def test_what_works_once_is_held_to_it():
@@ -404,6 +420,18 @@ def test_a_conversation_in_one_text_is_refused_and_not_accused():
         resolve("tests.support.kit.class_stores:OneText")
 
 
+def test_a_history_that_is_no_list_of_messages_is_refused_and_not_accused():
+    with pytest.raises(TargetError, match=r"get_history returned a dict, .* needs a list"):
+        resolve("tests.support.kit.class_stores:DictByIndex")
+    with pytest.raises(Unreachable, match=r"what it was given came back as .*Opaque object"):
+        resolve("tests.support.kit.class_stores:OpaqueMessages")
+
+
+def test_a_read_that_raises_for_an_unknown_session_is_judged_by_the_cases():
+    found = failures("UnknownSessionsRaise", "append_then_read", "fresh_store_is_empty")
+    assert list(found) == ["sequential/fresh_store_is_empty[blocking]"]
+
+
 def test_a_store_that_takes_no_message_of_the_kit_is_not_accused():
     with pytest.raises(Unreachable, match=r"add_messages raised TypeError: replace\(\) .* Adapter"):
         resolve("tests.support.kit.class_stores:TakesItsOwnAlone")
@@ -413,6 +441,37 @@ def test_a_read_that_returns_few_by_default_is_asked_for_all():
     adapter, _ = taken("TenByDefault")
     assert adapter.notes == ("by default it returns only so many; read with limit=1000000",)
     assert failures("TenByDefault", "order_of_single_appends") == {}
+    assert failures("PagesOfTwenty", "order_of_single_appends") == {}
+
+
+@pytest.mark.parametrize("name", ["TenByDefault", "MessagesThenSession"])
+def test_a_limit_that_gives_the_newest_is_claimed(name):
+    adapter, _ = taken(name)
+    assert "limit" in adapter.capabilities
+    assert failures(name, "limit_gives_the_newest", "long_session", "random_programs") == {}
+
+
+def test_a_limit_that_gives_the_oldest_is_noted():
+    adapter, _ = taken("OldestFirst")
+    assert "limit" not in adapter.capabilities
+    assert any("not claimed: limit (get_history did something" in note for note in adapter.notes)
+    assert failures("OldestFirst") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "case", "failure"),
+    [
+        ("LastFromTheFront", None, "limit_gives_the_newest", "wrong limit"),
+        ("OldestFirst", "limit", "limit_gives_the_newest", "wrong limit"),
+        ("OldestFirst", "limit", "capabilities_are_true", "untrue claim"),
+        ("PopsTheOldest", "pop", "pop_from_the_end", "wrong pop"),
+    ],
+)
+def test_a_method_that_leaves_no_doubt_or_is_claimed_is_judged(name, capability, case, failure):
+    target = f"tests.support.kit.class_stores:{name}"
+    claimed = target if capability is None else Adapter(open=target, capabilities={capability})
+    (result,) = check(claimed, cases=[case], seed=1).results
+    assert (result.verdict, result.failures[0].name) == ("FAIL", failure), result.reason
 
 
 @pytest.mark.parametrize(
@@ -448,7 +507,7 @@ def test_a_store_whose_read_raises_is_called_in_the_form_that_it_takes():
 
 def test_what_was_tried_before_is_not_noted_again():
     adapter, _ = taken("ClearDoesNothing")
-    assert adapter.tried == {"clear", "fork", "pop"}
+    assert adapter.tried == {"clear", "fork", "limit", "pop"}
 
 
 def test_a_store_that_shows_a_window_is_told_how_to_say_so():

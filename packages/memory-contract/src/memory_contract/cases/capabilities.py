@@ -11,7 +11,7 @@ from memory_contract.case_context import CaseContext, CaseFailed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import expect_there
 from memory_contract.cases.programs import run_program
-from memory_contract.entries import build_messages
+from memory_contract.entries import build_messages, parse_ids
 from memory_contract.history import OpName
 
 # What is tried here, and compared with the model. Other capabilities have cases of their own.
@@ -77,6 +77,9 @@ def _expect_claim(store: Client, name: Capability, does: str) -> None:
 def try_capability(store: Client, name: Capability) -> bool:
     """Whether the program of a capability, if it has one, goes as the model says."""
     session = store.context.new_session()
+    if name == "limit":
+        ids = store.append(session) + store.append(session) + store.append(session)
+        return parse_ids(store.get(session, limit=2)) == ids[-2:]
     try:
         run_program(store, session, PROGRAMS.get(name, ()))
     except CaseFailed:

@@ -93,7 +93,7 @@ def pop_race(context: CaseContext) -> None:
     for _ in range(20):
         store.append(session)
     pops = (Call(op="pop", session=session),) * 2
-    # Anew each time: on a store that locks, whoever is first would pop all of its entries alone.
+    # In several races: on a store that locks, the first worker would pop all of its entries alone.
     for _ in range(3):
         context.race([Program(worker, pops) for worker in WORKERS])
     context.read_with_fresh_client([session])
@@ -170,7 +170,7 @@ def snapshot_against_append(context: CaseContext) -> None:
     writers = build_writers(context, 2, [session], 6, batch=3)
     context.race([read_after_each("w2", takes), *writers])
     store.read(session)
-    # Without those that were refused.
+    # Snapshots that were refused have no name.
     taken = [name for name in names if name in context.names]
     for name in taken + taken[:1]:
         store.rollback(session, name)

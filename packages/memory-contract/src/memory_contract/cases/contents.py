@@ -12,12 +12,18 @@ from typing import Any, Final, NoReturn
 from memory_contract.adapter import Message
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, Client
+from memory_contract.entries import parse_ids
+from memory_contract.history import Ids
 from memory_contract.results import RAISED
 
 RoleContent = tuple[Any, Any]
 # How long to wait for a write that may come late.
 LATE_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.01
+# A store may refuse larger limits of a read.
+LIMIT_MAX: Final = 100
+# Characters of a list of entries in a proof.
+PROOF_MAX: Final = 300
 # What is as long as this, and ends too early, was cut off.
 CUT: Final = 1000
 
@@ -81,6 +87,26 @@ def expect_equal(store: Client, session: str, expected: Sequence[Message], what:
             name = "truncated content" if cut else "changed content"
             proof = f"{what}: {format_value(said)} came back as {format_value(back)}"
             context.fail(name, proof, session=session)
+
+
+def expect_newest(store: Client, session: str, everything: Ids, limit: int) -> None:
+    """Expect that a read with a limit shows the newest entries.
+
+    A limit of nothing, and one that is large, may be refused.
+    """
+    context = store.context
+    try:
+        # Not recorded: to the checker, what a limit leaves out wrongly is lost.
+        seen = parse_ids(store.get(session, limit=limit))
+    except Exception as error:
+        if 0 < limit <= LIMIT_MAX:
+            raise
+        context.note(f"a limit of {limit} is refused ({format_error(error)})")
+        return
+    expected = everything[max(0, len(everything) - limit) :]
+    wanted, back = (format_value(" ".join(ids), PROOF_MAX) for ids in (expected, seen))
+    proof = f"the newest {limit} of {len(everything)} entries are {wanted}, and {back} came back"
+    context.expect(seen == expected, "wrong limit", proof, session=session)
 
 
 def expect_listed(store: Client, written: Iterable[str]) -> None:

@@ -162,7 +162,7 @@ class Kills(Perturbation[tuple[Verb | None, int]]):
         return [build_append(self.context, session), Call(op="read", session=session)]
 
     def _expect_usable(self, folder: Path, where: str, calls: Sequence[Call]) -> None:
-        """Expect that whoever opens the store next can use it; the checker judges what it saw."""
+        """Expect that a fresh process can use the store; the checker judges what it saw."""
         self.count += 1
         log = self.reopen(folder, Program("after", tuple(calls)))
         self.context.add_log(log)
@@ -220,7 +220,7 @@ class PowerCuts(Perturbation[PowerCut]):
             finally:
                 worker.kill()
         second = replace(self._recording, changes=changes, base=image.files)
-        # Nobody knows how much of this the second power cut took.
+        # The second power cut may have taken any part of this.
         between = [
             replace(forget_outcome(op), worker="between")
             for op in log.operations

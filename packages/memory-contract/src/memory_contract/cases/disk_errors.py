@@ -203,7 +203,7 @@ class DiskErrors(Perturbation[tuple[Verb | None, DiskFailure]]):
         self._expect_witness_goes_on(f"{doing}, in which {failure}", call or read)
         self._tried += 1
         if not self._is_usable(call):
-            # It said so. The next writer shows whether a new handle is better.
+            # The handle reported the error. A new one may work.
             self._unusable += 1
             self._replace_writer()
 

@@ -119,7 +119,7 @@ def restore_files(context: CaseContext, files: Files) -> Iterator[Path]:
 
 
 def forget_outcome(op: Operation) -> Operation:
-    """An operation whose outcome, and what it saw, nobody knows."""
+    """The operation without its outcome and its value."""
     return replace(op, outcome="info", complete_ns=None, value=None)
 
 

@@ -84,7 +84,7 @@ UNSERIALISABLE: Final[dict[str, Any]] = {
     "a decimal": Decimal("1.10"),
     "a complex number": 1 + 2j,
 }
-# Some drivers turn a date into text by themselves, and whoever stores only text means text.
+# Only tried in fields: a driver may convert a date to text where a store expects text.
 IN_FIELDS: Final[dict[str, Any]] = {
     "a date": dt.datetime(2024, 2, 29, 12, 30, tzinfo=dt.UTC),
 }

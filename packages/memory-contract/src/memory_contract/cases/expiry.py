@@ -28,7 +28,7 @@ _TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ExpiringSession:
-    """A session from an append on, for as long as that said."""
+    """A session, from an append with a time to live until that has passed."""
 
     context: CaseContext
     append: Operation

@@ -1,4 +1,4 @@
-"""Cursors and exports that somebody edited: refused, or what an honest one would have got."""
+"""Edited cursors and exports: they are refused, or show nothing that an unedited one would not."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def edited_export_stays_inside(context: CaseContext) -> None:
     edits = list(dict.fromkeys(_build_edits(text, "\0", "")))
     edits = context.random.sample(edits, min(EDITS_MAX, len(edits)))
     for edit in pace(context, edits, "edited exports", least=3):
-        # Right before the import, so that a position that is a little off is somebody else's.
+        # Appended right before the import, so that a position past the export's belongs to another.
         target.put(behind, *build_messages(source.draw()))
         kept[behind] = target.look(behind)
         name = context.new_session()

@@ -1,7 +1,7 @@
-"""Interrupts what a store does beside its entries, of which the checker knows nothing.
+"""Interrupts operations of a store that the checker does not know.
 
-A process is killed at steps of it, or the replies of a server are lost. The case says what is done,
-and judges what others find.
+A process is killed at its steps, or replies of a server are lost. The case performs the operation
+and judges the state afterwards.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ KILLS: Final = 10
 
 
 class Interruption(ABC):
-    """Something that a store does to a session, or to an item."""
+    """An operation on a session or an item that can be interrupted."""
 
     def __init__(self, context: CaseContext) -> None:
         self.context = context
 
     @abstractmethod
     def prepare(self, writer: Client) -> str:
-        """Prepare another one; its name."""
+        """Prepare another session or item; returns its name."""
 
     @abstractmethod
     def act(self, writer: Client, name: str) -> None:
-        """Do what is interrupted."""
+        """Perform the operation that is interrupted."""
 
     @abstractmethod
     def judge(self, reader: Client, name: str, acknowledged: bool, after: str) -> None:
-        """Judge what is there, if it was acknowledged or not; and whether all can go on."""
+        """Judge the state, acknowledged or not, and whether the store can still be used."""
 
     def kill_at_steps(self) -> None:
         """Kill processes at steps of it, as far as these touch files."""
@@ -76,7 +76,7 @@ class Interruption(ABC):
                         name = self.prepare(writer)
                         before, acknowledged = len(proxy.struck), False
                         proxy.arm(ProxyFault(what, nth=nth))
-                        # Errors are allowed: nobody knows what came of it.
+                        # An error is allowed; its outcome is unknown.
                         with contextlib.suppress(Exception):
                             self.act(writer, name)
                             acknowledged = True

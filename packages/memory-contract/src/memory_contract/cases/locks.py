@@ -47,7 +47,7 @@ def lock_is_bounded(context: CaseContext) -> None:
 
 
 def get_patience_s(context: CaseContext) -> float:
-    """How long an operation may take; without a declared bound, how long it is watched."""
+    """The time that an operation may take; `UNDECLARED_S` if the store declares no bound."""
     return context.adapter.patience_s or UNDECLARED_S
 
 

@@ -54,7 +54,7 @@ class Perturbation(ABC, Generic[Position]):
         """Disturb the store there, reopen it, and judge what is there."""
 
     def summarize(self) -> None:
-        """Note what is worth knowing and no failure."""
+        """Add notes that do not affect the verdict."""
 
     def run(self, *, within_s: float = math.inf) -> int:
         """Disturb one position after the other; how many disturbances took effect."""
@@ -103,7 +103,7 @@ class Perturbation(ABC, Generic[Position]):
         return log
 
     def reopen(self, folder: Path, program: Program) -> Log:
-        """What a program meets there on a disk that works.
+        """Run a program on the store of a folder, on a disk that works.
 
         If the store cannot be opened, the first call of the program is the one that fails.
         """

@@ -13,6 +13,7 @@ from memory_contract.cases.contents import (
     complete_turn,
     expect_equal,
     expect_listed,
+    expect_newest,
     to_role_content,
     try_put,
 )
@@ -26,7 +27,7 @@ SIZES: Final = (65_537, MIB, 8 * MIB)
 SESSIONS: Final = 300
 LONG_BATCHES: Final = 12
 LONG_BATCH: Final = 250
-# For stores that take turns or single messages, each of which is a call.
+# For stores without batches, where each message or turn is a call.
 LONG_CALLS: Final = 25
 
 
@@ -83,9 +84,7 @@ def long_session(context: CaseContext) -> None:
     proof = f"of {len(ids)} entries {len(seen)} came back, or not in their order"
     context.expect(seen == ids, "wrong history", proof, session=session)
     for limit in (2, 100, max(1, len(ids) - 2)) if context.claims("limit") else ():
-        last = reader.read(session, limit=limit)
-        proof = f"the newest {limit} of {len(ids)} entries are {len(last)} others"
-        context.expect(last == ids[-limit:], "wrong limit", proof, session=session)
+        expect_newest(reader, session, ids, limit)
     newest = to_role_content(store.get(session))[-1:]
     proof = "the newest entry of a long session is not the one that was appended last"
     right = newest == to_role_content([build_message(ids[-1])])

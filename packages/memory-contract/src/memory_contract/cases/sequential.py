@@ -13,6 +13,7 @@ from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     build_batch,
     expect_listed,
+    expect_newest,
     expect_there,
     fail_missing,
     format_value,
@@ -130,25 +131,12 @@ def empty_batch_changes_nothing(context: CaseContext) -> None:
 def limit_gives_the_newest(context: CaseContext) -> None:
     """Read the newest 1, 2, all and more than all of a session; of 0, nothing."""
     store, session = context.open(), context.new_session()
-    _expect_newest(store, session, (), 2)
+    expect_newest(store, session, (), 2)
     appended = store.append(session, 3) + store.append(session) + store.append(session)
     everything = tuple(context.keep_newest(appended))
     count = len(everything)
-    for limit in (1, 2, 3, count - 1, count, count + 1, 10 * count):
-        _expect_newest(store, session, everything, limit)
-    try:
-        store.read(session, limit=0)
-    except Exception:  # noqa: BLE001 -- a limit of nothing may be refused
-        context.note("a limit of 0 is refused")
-    else:
-        _expect_newest(store, session, everything, 0)
-
-
-def _expect_newest(store: Client, session: str, everything: Ids, limit: int) -> None:
-    seen = store.read(session, limit=limit)
-    proof = f"the newest {limit} of [{' '.join(everything)}] came back as [{' '.join(seen)}]"
-    right = seen == everything[max(0, len(everything) - limit) :]
-    store.context.expect(right, "wrong limit", proof, session=session)
+    for limit in (1, 2, 3, count - 1, count, count + 1, 10 * count, 0):
+        expect_newest(store, session, everything, limit)
 
 
 @case("sequential", catches="aliasing: the caller's change of a message changes history")

@@ -173,16 +173,21 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except TargetError as error:
-        raise UsageError(f"{error}. Nothing was run", hint=explain_factory(error.hint)) from error
+        raise UsageError(_end_sentence(error), hint=explain_factory(error.hint)) from error
     except (SelectionError, DeviationsError) as error:
-        raise UsageError(f"{error}. Nothing was run") from error
+        raise UsageError(_end_sentence(error)) from error
     except Unreachable as error:
         hint = explain_factory(error.hint, if_needed=True)
         raise UnavailableError(str(error), hint=hint) from error
 
 
+def _end_sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text}{'' if text.endswith('?') else '.'} Nothing was run"
+
+
 def explain_factory(source: str, *, if_needed: bool = False) -> str:
-    """Say what to do with the source of a factory."""
+    """Explain what to do with the source of a factory."""
     if not source:
         return ""
     when = "If it takes something else than a path, write" if if_needed else "Write"
@@ -206,7 +211,7 @@ def _make_folder(folder: Path | None) -> None:
 
 
 def is_quick(arguments: Namespace) -> bool:
-    """Whether the run is a quick one: asked for, or at a terminal and nothing else asked for."""
+    """Whether to run a quick check: with --quick, or at a terminal without options that choose."""
     named = (arguments.gate, arguments.case, arguments.budget, arguments.rounds, arguments.explore)
     if arguments.quick or arguments.full or any(each is not None for each in named):
         return bool(arguments.quick)
@@ -261,7 +266,7 @@ def _explore(
 
 
 def _write_report(found: Report, folder: Path | None) -> Path | None:
-    """Write the report, if it was asked for; the path of its page."""
+    """Write the report if there is a folder for it; returns the path of its page."""
     if folder is None:
         return None
     written = write_report(found, folder)
@@ -271,7 +276,7 @@ def _write_report(found: Report, folder: Path | None) -> Path | None:
 
 
 def suggest_next(report: Report, page: Path | None) -> str:
-    """What to do next, in one or two lines."""
+    """Suggest what to do next, in one or two lines."""
     failed = [result for result in report.results if result.verdict == "FAIL"]
     if failed and page is None:
         return (

@@ -94,12 +94,14 @@ def init(arguments: Namespace) -> int:
     written = [name for name, text in files.items() if _write(arguments.into / name, text)]
     if not written:
         raise UsageError(f"{', '.join(files)} are there already: nothing was written")
+    if FACTORY_FILE in written and ("..." in source or "NotImplementedError" in source):
+        print(f"Fill in make_store in {arguments.into / FACTORY_FILE} first.")
     print(f"Next: memory-contract check {target}")
     return 0
 
 
 def _find_packages(folder: Path) -> tuple[str, str]:
-    """What the CI step installs beside the kit, in words and as arguments of pip."""
+    """What the CI step installs: a comment, and the arguments of pip."""
     if any((folder / name).is_file() for name in ("pyproject.toml", "setup.py")):
         return "The project with its store.", ". memory-contract"
     if (folder / "requirements.txt").is_file():

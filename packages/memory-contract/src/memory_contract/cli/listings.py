@@ -94,7 +94,7 @@ def goldfish(arguments: Namespace) -> int:
 
 
 def _describe(found: Caught) -> str:
-    """Which case showed it, in which modes, and how; or what the case said instead."""
+    """The case that caught it, its modes and the anomaly; else the verdicts of that case."""
     case = found.goldfish.caught_by
     if found.caught:
         return f"{case}[{','.join(found.modes)}]: {found.anomaly}"
@@ -126,13 +126,13 @@ class Output:
         self.as_json = as_json
 
     def json(self, value: object) -> bool:
-        """Print a value as one JSON document, if JSON was asked for; says whether it was."""
+        """Print a value as one JSON document if --json was given; returns whether it was."""
         if self.as_json:
             print(json.dumps(value, indent=2))
         return self.as_json
 
     def say(self, text: str) -> None:
-        """Print words for a person: to stdout, unless that is for data."""
+        """Print text: to stdout, or to stderr if stdout is for JSON."""
         lines = "\n".join(escape_unseen(line) for line in text.split("\n"))
         print(lines, file=sys.stderr if self.as_json else sys.stdout, flush=True)
 

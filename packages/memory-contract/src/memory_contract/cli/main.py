@@ -53,7 +53,7 @@ def run() -> None:
         sys.stderr.write("Interrupted.\n")
         code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter must not complain at its end.
+        # The reader of the output is gone. The interpreter must not fail when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code)

@@ -99,7 +99,7 @@ def _place(listen: str) -> tuple[str, int]:
 
 
 def _reach(standing: Proxy, server: str) -> None:
-    """Say now, and not when an application wonders, that nobody is there."""
+    """Warn at once if no server answers, not only when an application connects."""
     try:
         socket.create_connection(standing.leads_to, CONNECT_S_MAX).close()
     except OSError as error:

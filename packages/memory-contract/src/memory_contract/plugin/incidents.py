@@ -24,7 +24,7 @@ class IncidentFile(pytest.File):
     """A trace."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item for each store that it is held against."""
+        """One item for each store that it is replayed against."""
         stores: list[str] = self.config.getoption("contract")
         stores = stores or [self.config.getini("contract_store")]
         if not stores[0]:
@@ -48,7 +48,7 @@ class IncidentItem(pytest.Item):
         super().__init__(**options)
         self._trace = trace
         self._against = store
-        # A project may hold that warnings are errors; a store's verdict must not depend on it.
+        # A project may turn warnings into errors; a store's verdict must not depend on that.
         self.add_marker(pytest.mark.filterwarnings("default"))
 
     def runtest(self) -> None:
@@ -65,5 +65,5 @@ class IncidentItem(pytest.Item):
             pytest.fail(found.told, pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands."""
+        """The location that pytest reports."""
         return self.path, 0, f"{self.path.stem} against {format_target(self._against)}"

@@ -27,7 +27,7 @@ ROOT = "contract"
 
 
 def validate(config: pytest.Config) -> None:
-    """Refuse what cannot be run, in words, before anything is."""
+    """Refuse options that cannot be run with a message, before anything runs."""
     try:
         select(config.getoption("contract_gate"))
         for target in config.getoption("contract"):
@@ -41,7 +41,7 @@ def validate(config: pytest.Config) -> None:
         ]
         raise pytest.UsageError("\n".join(lines)) from error
     except Unreachable:
-        # It is there to be opened, and is not: an error of the run, not of the command line.
+        # The target is valid but cannot be opened: an error of the run, not of the command line.
         return
 
 
@@ -52,7 +52,7 @@ def header(config: pytest.Config) -> str:
 
 
 def collect_items(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytest.Item]:
-    """The items of every store that was named; only those of `ids`, if there are any."""
+    """The items of every store; only those of `ids`, if there are any."""
     targets: list[str] = session.config.getoption("contract")
     for target in targets:
         node = Contract.from_parent(
@@ -64,7 +64,7 @@ def collect_items(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytes
 
 
 class Contract(pytest.Collector):
-    """Every case that is asked for, against one store."""
+    """The selected cases against one store."""
 
     def __init__(self, *, target: str, alone: bool, ids: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
@@ -109,7 +109,7 @@ class Contract(pytest.Collector):
         )
 
     def teardown(self) -> None:
-        """What a store left lying about is swept up here, and not in somebody's next test."""
+        """Collect what a store left open here, so that warnings do not show up in other tests."""
         gc.collect()
 
 
@@ -125,17 +125,17 @@ class ContractItem(pytest.Item):
         self._target = target
         # For `pytest -k concurrency`.
         self.extra_keyword_matches.add(found.case.gate)
-        # A project may hold that warnings are errors; a store's verdict must not depend on it.
+        # A project may turn warnings into errors; a store's verdict must not depend on that.
         self.add_marker(pytest.mark.filterwarnings("default"))
         if found.known is not None and found.known.verdict == "NOT CLAIMED":
             self.add_marker(pytest.mark.skip(reason=format_unclaimed(found.known)))
 
     def runtest(self) -> None:
-        """Run the case; what it proves is the item's outcome."""
+        """Run the case; its verdict is the item's outcome."""
         stores: ContractStores = get_stores(self.config)
         self.user_properties.append(("contract_seed", stores.seed))
         raise_outcome(stores.run(self._found, self._subject), self._target)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """One place for all of them, so that skips with one reason are told in one line."""
+        """One location for all items, so that pytest groups skips with the same reason."""
         return self.config.rootpath / ROOT, 0, self.nodeid

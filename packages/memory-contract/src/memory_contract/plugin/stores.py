@@ -1,4 +1,4 @@
-"""One store under test for a whole run of pytest, and what its results are to pytest."""
+"""The stores of a run of pytest, and how results become outcomes of pytest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Target = str | Adapter | type
 
 @dataclass(slots=True)
 class ContractStores:
-    """What a run of pytest keeps: opened stores, what is known of them, and the seed."""
+    """The opened stores of a run of pytest, its deviations, and its seed."""
 
     seed: int
     deviations: Deviations
@@ -35,12 +35,12 @@ class ContractStores:
     _named: dict[str, Adapter] = field(default_factory=dict)
 
     def of(self, target: Target) -> StoreUnderTest:
-        """The store, opened when it is first asked for."""
+        """The store of a target, opened at its first use."""
         if isinstance(target, str):
             target = self.resolve(target)
         if id(target) not in self._opened:
             with _allow_warnings():
-                # The target is kept with it: the id of what is gone could be another's.
+                # The target is kept too, so that its id is not reused.
                 self._opened[id(target)] = (target, StoreUnderTest(resolve(target)))
         return self._opened[id(target)][1]
 
@@ -52,7 +52,7 @@ class ContractStores:
         return self._named[target]
 
     def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
-        """What comes of one case in one mode."""
+        """Run one case in one mode."""
         run = partial(run_case, subject=subject, seed=self.seed, share_s=get_share_s(BUDGET_S))
         return run_item(item, run, self.deviations)
 
@@ -75,7 +75,7 @@ _STORES = pytest.StashKey[ContractStores]()
 
 
 def get_stores(config: pytest.Config) -> ContractStores:
-    """Those of this run."""
+    """The stores of this run."""
     if _STORES not in config.stash:
         seed = config.getoption("contract_seed", None)
         stores = ContractStores(
@@ -88,7 +88,7 @@ def get_stores(config: pytest.Config) -> ContractStores:
 
 
 def raise_outcome(result: CaseResult, target: str) -> None:
-    """Pass, or raise what pytest takes for the result. Nothing passes by not running."""
+    """Pass, or raise the outcome that pytest has for a result. Only PASS passes."""
     if result.verdict == "PASS":
         return
     if result.verdict == "NOT CLAIMED":
@@ -100,12 +100,12 @@ def raise_outcome(result: CaseResult, target: str) -> None:
 
 
 def format_unclaimed(result: CaseResult) -> str:
-    """Why a case says nothing about this store."""
+    """The reason for a skip."""
     return f"NOT CLAIMED: {escape_unseen(result.reason)}"
 
 
 def format_proof(result: CaseResult, target: str) -> str:
-    """What was found, in words: the first line says it, the last brings it back."""
+    """The proof of a failure, with the command that repeats it in the last line."""
     report = Report(target=target, seed=0, gates=(), results=(result,))
     lines = failure_lines(report, result)
     if not result.failures:
@@ -115,5 +115,5 @@ def format_proof(result: CaseResult, target: str) -> str:
 
 
 def format_target(text: str) -> str:
-    """A target, or what is said about one, as it may be shown: without its password."""
+    """A text about a target, without passwords."""
     return escape_unseen(redact(text))

@@ -19,20 +19,20 @@ from memory_contract.plugin.stores import Target, format_unclaimed, get_stores, 
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 
-# What a subclass may not replace.
+# Members that a subclass may not replace.
 HELD: Final = ("test_", "pytest_generate_tests")
 _GUARD: Final = "test_nothing_is_overridden"
 
 
 class MemoryContract:
-    """Subclass it, say what the `adapter` is, and change nothing else.
+    """The contract as a class: subclass it and set `adapter`, nothing else.
 
     `adapter` is an `Adapter`, a class that the kit can drive, or a target of the command `check`.
     """
 
     __test__: ClassVar[bool] = False
     adapter: ClassVar[Target | None] = None
-    # A project may hold that warnings are errors; a store's verdict must not depend on it.
+    # A project may turn warnings into errors; a store's verdict must not depend on that.
     pytestmark: ClassVar = [pytest.mark.filterwarnings("default")]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -49,7 +49,7 @@ class MemoryContract:
             metafunc.parametrize("item", [_parameter(item) for item in items])
 
     def test_nothing_is_overridden(self) -> None:
-        """A case that was replaced or removed would pass by not running."""
+        """Fail if a subclass replaces a case, which would then not run."""
         ours = {
             name: value for name, value in vars(MemoryContract).items() if name.startswith(HELD)
         }

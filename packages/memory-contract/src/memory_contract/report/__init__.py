@@ -1,4 +1,4 @@
-"""What a run of the kit leaves behind: for a person, a program, a CI server, or a README."""
+"""The reports of a run: terminal, JSON, HTML, JUnit, and a badge for a README."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
-    """Where the parts of a report are."""
+    """The files of a report."""
 
     json: Path
     page: Path
@@ -42,7 +42,7 @@ class ReportFiles:
 
 
 def write_report(report: Report, folder: str | Path) -> ReportFiles:
-    """Write every form of the report; of what the folder holds beside them, nothing is touched."""
+    """Write the report in every form to a folder; other files in it are not touched."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     written = ReportFiles(

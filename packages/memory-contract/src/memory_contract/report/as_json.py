@@ -1,4 +1,4 @@
-"""A report for programs. Its form is written down in `report.schema.json`, beside this file."""
+"""A report as JSON; `report.schema.json`, beside this file, is its schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory_contract.results import CaseResult, Report
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The whole report as what JSON can hold."""
+    """The whole report as a JSON object."""
     badge = build_badge(report)
     return {
         **describe_run(report),
@@ -31,7 +31,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def describe_run(report: Report) -> dict[str, Any]:
-    """What is said of a run as a whole."""
+    """The fields of a run as a whole."""
     return {
         "contract": report.contract,
         "target": describe_target(report),
@@ -44,7 +44,7 @@ def describe_run(report: Report) -> dict[str, Any]:
 
 
 def describe_result(result: CaseResult) -> dict[str, Any]:
-    """What is said of a case, without its failures."""
+    """The fields of a case, without its failures."""
     names = ("gate", "case", "mode", "verdict", "reason", "schedule", "seed")
     return {
         **{name: getattr(result, name) for name in names},
@@ -64,7 +64,7 @@ def _anomaly(failure: Anomaly) -> dict[str, Any]:
 
 
 def operation(op: Operation) -> dict[str, Any]:
-    """An operation as the line of a history has it."""
+    """An operation, as in a line of a history."""
     found: dict[str, Any] = json.loads(format_operation(op))
     return found
 

@@ -10,14 +10,14 @@ from memory_contract.printable import escape_unseen
 from memory_contract.report.text import build_badge, describe_target, failure_lines
 from memory_contract.results import SILENT, CaseResult, Report
 
-# XML has no place for these, not even as a number.
+# Characters that XML cannot hold, not even as a number.
 _NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(report: Report) -> str:
     """The report as JUnit's XML."""
     results = report.results
-    # A gate of which nothing ran fails the run; here it must not look green.
+    # A gate in which no case ran fails the run, so it must not look green here.
     idle = [
         gate
         for gate in report.gates

@@ -1,7 +1,7 @@
-"""A report as one HTML file, which asks the network for nothing: its data, style and script inside.
+"""A report as one HTML file that loads nothing: data, style and script are inside.
 
-What a store named, and it may be anything, stands in the file only as JSON that no HTML parser can
-leave early, and comes onto the page only as text.
+Names that a store returns may contain anything. In the file they are JSON that cannot end a script
+element, and on the page they are set as text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from memory_contract.report.timelines import Timelines
 from memory_contract.results import Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")
-# The failures come first: what a page has room for is for them.
+# Failures come first, since a page has limited room for operations.
 _URGENT: Final = {"FAIL": 0, "UNKNOWN": 1, "VACUOUS": 2, "DEVIATION": 3}
 
 
@@ -44,7 +44,7 @@ def to_page(report: Report) -> str:
         "script": script,
         "data": _inert(_page(report)),
     }
-    # In one pass: what the data contains is never filled in.
+    # In one pass, so that placeholders in the data are not filled in.
     return _BLANK.sub(lambda found: filled[found[1]], _part("page.html"))
 
 
@@ -53,12 +53,12 @@ def _part(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a content policy names the one style or script that may stand in a page."""
+    """The hash by which a content security policy allows a style or a script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _inert(value: Any) -> str:
-    """JSON in which nothing ends a script element or begins a comment."""
+    """JSON that cannot end a script element or begin a comment."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -53,7 +53,7 @@ if __name__ == "__main__":
 def build_program(
     report: Report, result: CaseResult, failure: Anomaly, history: Sequence[Operation]
 ) -> str:
-    """Judges exactly this history again; what only the store can show, it asks the store for."""
+    """Write a test that judges a proved history again, or else runs the case against the store."""
     title = escape_unseen(f"{failure.name.upper()}: {result.id}, seed {result.seed}")
     title = title.replace("\\", "\\\\").replace('"', "'")
     name = re.sub(r"\W+", "_", failure.name, flags=re.ASCII).strip("_").lower() or "failure"
@@ -61,7 +61,7 @@ def build_program(
         return _CHECKED.format(
             title=title,
             name=name,
-            # Without its password, which who runs it must fill in.
+            # Without its password, which must be filled in.
             target=_literal(describe_target(report)),
             case=_literal(result.case),
             seed=result.seed,
@@ -78,7 +78,7 @@ def build_program(
 
 
 def _operation(op: Operation, began: int) -> str:
-    """The call that makes it again, counted from where the history begins."""
+    """The source of an operation, with times counted from the beginning of the history."""
     shown = []
     for each in fields(Operation):
         value = getattr(op, each.name)
@@ -90,5 +90,5 @@ def _operation(op: Operation, began: int) -> str:
 
 
 def _literal(value: object) -> str:
-    # In ASCII: nothing that is read in an editor may look like something else.
+    # In ASCII, so that no character looks like another one in an editor.
     return ascii(value)

@@ -29,7 +29,7 @@ from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
 
 # Proofs that are shown in full; the other failures have a line each, and the report folder all.
 PROOFS_MAX: Final = 8
-# Of the cases that share a reason, those that are named.
+# How many of the cases with the same reason are named.
 NAMED_MAX: Final = 4
 TEXT_COLUMNS: Final = 120
 # The width of lines in a pipe.
@@ -51,7 +51,7 @@ STYLES: Final[dict[CaseVerdict, str]] = {
 
 
 class Line(NamedTuple):
-    """A line and its style. One that is to be copied is not wrapped."""
+    """A line and its style. A command to be copied is not wrapped."""
 
     text: str
     style: str = ""
@@ -170,7 +170,7 @@ def _render_gates(report: Report) -> Iterator[Line]:
 
 
 def _render_reasons(report: Report) -> Iterator[Line]:
-    """Why what is not PASS is not: results with one reason share a line.
+    """The reasons of all results but PASS and FAIL; results with one reason share a line.
 
     All capabilities that the store does not claim are one reason.
     """
@@ -188,7 +188,7 @@ def _render_reasons(report: Report) -> Iterator[Line]:
         names = ", ".join(sorted(unclaimed)) if reason == UNCLAIMED else ""
         words = escape_unseen(reason + names) or "no reason was given"
         yield Line(f"{verdict} ({len(results)})  {words}", STYLES[verdict])
-        # What a store does not offer is known by the reason alone.
+        # The reason names the capabilities; the cases add nothing.
         if verdict != "NOT CLAIMED":
             yield Line(f"  {_list_cases(results)}", DIM)
     for gate in report.gates:

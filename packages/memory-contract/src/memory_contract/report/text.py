@@ -1,4 +1,4 @@
-"""Words that every report uses, made safe to show: a store's names may be anything at all."""
+"""Texts that all reports share. Names from a store are escaped: they may contain anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
 
 
 def describe_target(report: Report) -> str:
-    """The target as it may be shown: without the password of a URL."""
+    """The target without the password of a URL."""
     return redact_url(report.target)
 
 
@@ -34,7 +34,7 @@ def reproduce(report: Report, result: CaseResult) -> str:
     """The command that runs this case again as it was run."""
     if result.command:
         return result.command
-    # Of the schedules that a seed stands for, the first is the one that failed.
+    # A failing schedule is the first of its seed.
     explored = " --explore 1" if result.schedule else ""
     return f"{check_again(report)} --case {result.case} --seed {result.seed}{explored}"
 
@@ -105,7 +105,7 @@ class Badge:
 
     @property
     def message(self) -> str:
-        """What stands on the badge's right side."""
+        """The right side of the badge."""
         if self.gate is None:
             if self.failed:
                 return "failing"
@@ -144,7 +144,6 @@ def build_badge(report: Report) -> Badge:
 
 
 def _passed(report: Report, gate: Gate, names: set[str]) -> bool:
-    """Whether every case of the gate was asked for, none left a doubt, and one passed."""
-    # A gate of which one case was picked is not a gate that was passed.
+    """Whether every case of the gate was selected, the gate passed, and so did one of its cases."""
     complete = names <= {result.case for result in report.results if result.gate == gate}
     return complete and report.judge_gate(gate) == "PASS" and report.count(gate)["PASS"] > 0

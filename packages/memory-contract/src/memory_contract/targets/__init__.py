@@ -1,4 +1,4 @@
-"""From what a person names to an adapter: a URL, a factory, a class, or an adapter itself."""
+"""Builds an adapter from a target: a URL, a factory, a class, or an adapter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from memory_contract.timeouts import run_with_timeout
 __all__ = ["FRAMEWORKS", "TargetError", "resolve"]
 
 # The frameworks whose stores can be named, and the modules with their vocabularies. None of them
-# imports its framework before a store is opened. The most telling methods come first.
+# imports its framework before a store is opened. They are tried in this order.
 FRAMEWORKS: Final = {
     "langchain": "langchain",
     "openai-agents": "openai_agents",
@@ -41,7 +41,7 @@ FRAMEWORKS: Final = {
     "mem0": "mem0",
     "crewai": "crewai",
 }
-# What is said of a store, as arguments of its `Adapter`.
+# Claims about a store, as arguments of its `Adapter`.
 Claims = Mapping[str, Any]
 # A bound on a factory that hangs.
 CALL_S_MAX: Final = 60.0
@@ -58,7 +58,7 @@ _SPEAKS_NONE = (
 def resolve(
     target: str | Adapter | Callable[..., Any], *, keeps_last: int | None = None
 ) -> Adapter:
-    """Find the adapter that a target stands for; `keeps_last` is claimed beside what it claims."""
+    """Build the adapter of a target; `keeps_last` is added to its claims."""
     if keeps_last is None:
         return _resolve(target, {})
     return replace(_resolve(target, {"keeps_last": keeps_last}), keeps_last=keeps_last)

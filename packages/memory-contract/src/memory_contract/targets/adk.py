@@ -15,7 +15,7 @@ from memory_contract.adapter import Conflict, Message, NotFound, Refused
 from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
 _PLACE: Final = {"app_name": "indelible", "user_id": "kit"}
-# Who speaks: in the kit's words and in those of the model's contents.
+# Roles of the kit, and those of contents.
 _ROLES: Final = {"user": "user", "assistant": "model"}
 _NAMES: Final = {"user": "user", "model": "assistant"}
 # Errors by which a service says that nothing was written: somebody else created, wrote to or
@@ -69,7 +69,7 @@ class ServiceHandle(StoreHandle):
         try:
             return await self.store.create_session(**place)
         except Exception as error:
-            # Somebody else was first, and it is theirs that is written to then.
+            # Another writer created the session first; this one uses it.
             if type(error).__name__ != _EXISTS:
                 raise
             found = await self.store.get_session(**place)

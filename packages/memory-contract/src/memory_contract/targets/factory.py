@@ -16,19 +16,19 @@ from typing import Any, Final, Literal
 
 from memory_contract.adapter import import_object
 from memory_contract.errors import TargetError
+from memory_contract.handles import dismiss
 from memory_contract.targets.vocabulary import (
+    SESSION_NAMES,
     IsAwaited,
     OpenedStore,
     Sessions,
     Vocabulary,
     close_all,
     close_all_blocking,
-    dismiss,
     run_blocking,
 )
 
 _FILE: Final = "store.db"
-_SESSION_NAMES: Final = frozenset({"session_id", "session", "thread_id", "conversation_id"})
 # In the last word of a parameter's name, these mean a file or a folder.
 _FILE_WORDS: Final = frozenset({"file", "filename", "filepath", "database", "db"})
 _FOLDER_WORDS: Final = frozenset({"path", "dir", "directory", "folder", "root", "workspace"})
@@ -112,10 +112,10 @@ def bind(found: Callable[..., Any], name: str, *, server: str | None = None) -> 
     required = [each for each in parameters if each.default is each.empty]
     if not parameters:
         return replace(factory, takes=())
-    if len(required) == 2 and required[0].name in _SESSION_NAMES:
+    if len(required) == 2 and required[0].name in SESSION_NAMES:
         return _take(factory, required, ("session", "folder"))
     place = required or [each for each in parameters if each.name == "workspace"] or parameters
-    if len(place) != 1 or place[0].name in _SESSION_NAMES or not _can_be_path(place[0]):
+    if len(place) != 1 or place[0].name in SESSION_NAMES or not _can_be_path(place[0]):
         raise TargetError(
             f"{name} takes {', '.join(each.name for each in place)}, and the kit does not know what"
             " to pass",
@@ -167,7 +167,7 @@ def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = F
         value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
         for each, value in values
     )
-    per_session = per_session or any(each.name in _SESSION_NAMES for each in chosen)
+    per_session = per_session or any(each.name in SESSION_NAMES for each in chosen)
     takes = "session_id, workspace" if per_session else "workspace"
     return (
         f"from {module} import {path.partition('.')[0]}\n\n\n"
@@ -184,7 +184,7 @@ def _is_place(parameter: inspect.Parameter) -> bool:
 def _guess_value(parameter: inspect.Parameter) -> str:
     words = set(parameter.name.lower().split("_"))
     default = parameter.default
-    if parameter.name in _SESSION_NAMES:
+    if parameter.name in SESSION_NAMES:
         return "session_id"
     if isinstance(default, str) and default.startswith("sqlite"):
         return f'f"{default.partition(":")[0]}:///{{workspace}}/{_FILE}"'

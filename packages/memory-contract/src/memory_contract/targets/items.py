@@ -20,7 +20,7 @@ from typing import Any, Final
 from memory_contract.adapter import Message
 from memory_contract.targets.vocabulary import StoreHandle
 
-# More than any case appends: stores give ten or twenty unless they are asked for more.
+# More than any case appends; by default, stores return ten or twenty.
 ALL: Final = 100_000
 OWN_IDS: Final = (
     "the store makes its ids, so an item is looked for before it is put: two who put a new item at"
@@ -33,7 +33,7 @@ Hit = dict[str, Any]
 
 
 def new_key() -> str:
-    """A key that sorts after those that were made before, in any process."""
+    """A key that sorts after all earlier ones, of any process."""
     return f"{time.monotonic_ns():020}-{uuid.uuid4()}"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from memory_contract.adapter import Message, Refused
 from memory_contract.targets.vocabulary import SessionsHandle, Vocabulary
 
-# What LangChain calls those who speak.
+# LangChain's types of messages, and the kit's roles.
 _ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 _CLASSES: Final = {
     "user": "HumanMessage",
@@ -16,7 +16,7 @@ _CLASSES: Final = {
     "system": "SystemMessage",
     "tool": "ToolMessage",
 }
-# Fields that a LangChain message has a place for; all others stand in its `additional_kwargs`.
+# Fields of a LangChain message; all others go into its `additional_kwargs`.
 _NATIVE: Final = ("name", "id", "tool_call_id")
 
 
@@ -36,7 +36,7 @@ class HistoryHandle(SessionsHandle):
 
 
 def to_langchain(message: Message) -> Any:
-    """LangChain's message for one of the kit's; what it has no place for goes along beside it."""
+    """Convert a message of the kit; fields that LangChain does not know become additional ones."""
     rest = dict(message)
     role, content = rest.pop("role"), rest.pop("content")
     fields: dict[str, Any] = {name: rest.pop(name) for name in _NATIVE if name in rest}
@@ -57,7 +57,7 @@ def to_langchain(message: Message) -> Any:
 
 
 def from_langchain(message: Any) -> Any:
-    """The kit's message for one of LangChain's; what is none is given as it is."""
+    """Convert a message of LangChain to one of the kit; return anything else as it is."""
     if not hasattr(message, "type") or not hasattr(message, "content"):
         return message
     role = _ROLES.get(message.type) or getattr(message, "role", message.type)

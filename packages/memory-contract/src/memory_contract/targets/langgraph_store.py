@@ -17,7 +17,7 @@ _ITEMS: Final = "items"
 
 
 class CollectionHandle(ItemsHandle):
-    """Items of a session's namespace; those of the gate `recall` in one of their own."""
+    """Items in a namespace for each session; those of the gate `recall` have another one."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Put one item that holds the messages."""

@@ -28,7 +28,7 @@ class ChatStoreHandle(StoreHandle):
     async def pop(self, session: str) -> Any:
         found = await self.call_twin(self.store, "delete_last_message", session)
         if isinstance(found, bytes | str):
-            # A store that gives back what it stored: said in another form, but not lost.
+            # Some stores return the JSON that they stored; the message is not lost.
             kind = import_module("llama_index.core.base.llms.types").ChatMessage
             found = kind.model_validate_json(found)
         return None if found is None else from_llama(found)
@@ -41,7 +41,7 @@ class ChatStoreHandle(StoreHandle):
 
 
 def to_llama(message: Message) -> Any:
-    """LlamaIndex's message for one of the kit's; what it has no place for goes along beside it."""
+    """Convert a message of the kit; fields that LlamaIndex does not know become additional ones."""
     types = import_module("llama_index.core.base.llms.types")
     rest = dict(message)
     role, content = rest.pop("role"), rest.pop("content")
@@ -58,7 +58,7 @@ def to_llama(message: Message) -> Any:
 
 
 def from_llama(message: Any) -> Any:
-    """The kit's message for one of LlamaIndex's; what is none is given as it is."""
+    """Convert a message of LlamaIndex to one of the kit; return anything else as it is."""
     if not hasattr(message, "additional_kwargs") or not hasattr(message, "role"):
         return message
     role = getattr(message.role, "value", message.role)

@@ -1,8 +1,8 @@
-"""Tries a store before it is judged, in folders that are thrown away.
+"""Probes a store before it is judged, in temporary folders.
 
-A factory declares nothing. So the kit finds out how its store is called (blocking, async or both),
-who sees what was written, and which further methods do what their names say. What fails here is
-noted and not tested.
+A factory declares nothing, so the kit finds out how its store is called (blocking, async or both),
+who sees what was written, and which further methods do what their names say. A capability that
+fails here is noted and not claimed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from memory_contract.targets.simple_stores import (
     METHODS,
     SimpleHandle,
     find_method,
-    must_restore,
+    must_work,
     takes_arguments,
 )
 from memory_contract.targets.vocabulary import IsAwaited, Sessions, Vocabulary
@@ -48,14 +48,14 @@ from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool, Wo
 
 # Finds the vocabulary of what a factory makes.
 Recognise = Callable[[Factory], Vocabulary]
-# A bound on what hangs: then only what was seen until then is known.
+# A bound for stores that hang: what was not found by then is not claimed.
 PROBE_S_MAX: Final = 20.0
 _SESSION: Final = "kit-probe"
 # Enough for a store that writes to its disk only now and then.
 _MORE_APPENDS: Final = 11
 # Capabilities that no method of turns can have: one message, or a number of messages.
-_NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
-# Capabilities that are no method, so that a probe finds none of them.
+_NOT_OF_TURNS: Final = frozenset({"pop", "trim", "limit"})
+# Capabilities without a method, which a probe cannot find.
 _WITHOUT_METHOD: Final = frozenset({"fields", "structure", "checksum"})
 # Parts of an interface that a store may leave out by raising `NotImplementedError`.
 _OPTIONAL: Final = {
@@ -69,7 +69,7 @@ class ProbeAttempt:
     """What one attempt to write and read showed."""
 
     opened: bool = False
-    # Whether a message was taken, and not taken for something else.
+    # Whether the store took a message as one.
     appended: bool = False
     works: bool = False
     has_waited: bool = False
@@ -85,7 +85,7 @@ class ProbeAttempt:
 
     @property
     def progress(self) -> tuple[bool, bool, bool]:
-        """How far it got, to be compared."""
+        """How far it got, as something to compare."""
         return self.works, self.appended, self.opened
 
 
@@ -95,7 +95,7 @@ class TextMisplaced(ValueError):  # noqa: N818 -- names what happened
 
 @dataclass(slots=True)
 class Findings:
-    """What is known of a store; probing adds to it."""
+    """What probing has found about a store."""
 
     opener: OpenStore
     reach: Reach
@@ -103,12 +103,14 @@ class Findings:
     offers: set[Capability] = field(default_factory=set)
     tried: set[Capability] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    # What is said of the store, in place of what is found.
+    # Claims about the store, which replace findings.
     claims: Mapping[str, Any] = field(default_factory=dict)
+    # The capabilities that are claimed: cases try them, with proofs.
+    claimed: Collection[Capability] = ()
 
     @property
     def flavours(self) -> list[Flavour]:
-        """How the store can be called; if nothing worked, as its methods look."""
+        """How the store can be called; if nothing worked, judged by its methods."""
         works: list[Flavour] = [flavour for flavour, each in self.attempts.items() if each.works]
         if works:
             return works
@@ -118,7 +120,7 @@ class Findings:
         return ["async"] if inspect.iscoroutinefunction(method) else [vocabulary.flavours[0]]
 
     def build(self, name: str) -> Adapter:
-        """The adapter, as far as it is known."""
+        """Build the adapter from the findings."""
         vocabulary, factory = self.opener.vocabulary, self.opener.factory
         claims = {**vocabulary.claims, **self.claims}
         notes = (*vocabulary.claims.get("notes", ()), *self.notes, *self.claims.get("notes", ()))
@@ -166,6 +168,7 @@ def build_adapter(
         OpenStore(factory, vocabulary, options=options),
         reach="machine" if factory.is_told_workspace else "handle",
         claims={given: value for given, value in claims.items() if given != "capabilities"},
+        claimed=claims.get("capabilities", ()),
     )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
@@ -223,7 +226,7 @@ def _find_opener(findings: Findings, folders: Iterator[Path]) -> bool:
     """Find the variant that works: how a path is passed, and how a message; else the furthest."""
     if _try_variants(findings, folders, {}):
         return True
-    # A read may refuse to be asked for all.
+    # The store may refuse a read without a limit.
     appended = any(each.appended for each in findings.attempts.values())
     return (
         appended and findings.is_simple and _try_variants(findings, folders, {"unlimited": False})
@@ -250,7 +253,7 @@ def _try_variants(findings: Findings, folders: Iterator[Path], limit: dict[str, 
 
 
 def _expect_opened(findings: Findings) -> None:
-    """Raise for a store that could not be opened, or that takes no message of the kit."""
+    """Raise if the store could not be opened, or took no message of the kit."""
     attempts = sorted(findings.attempts.values(), key=lambda each: each.progress, reverse=True)
     for each in attempts:
         if isinstance(each.raised, TargetError):
@@ -265,7 +268,7 @@ def _expect_opened(findings: Findings) -> None:
         raise Unreachable(
             f"the store cannot be opened and read: {format_error(error)}", hint=hint
         ) from error
-    # What ends a process or a task is no answer to a message of the wrong form.
+    # A `SystemExit` or a cancellation does not mean that the message has the wrong form.
     errors = [each.raised for each in attempts if isinstance(each.raised, Exception)]
     said = [error for error in errors if not isinstance(error, IsAwaited)]
     if said and findings.is_simple and not any(each.appended for each in attempts):
@@ -280,7 +283,7 @@ def _expect_opened(findings: Findings) -> None:
 
 
 def _expect_own_data(findings: Findings) -> None:
-    """Raise for a store that chooses a place by itself: all cases would work on the same data."""
+    """Raise for a store with a fixed place: all cases would work on the same data."""
     if any(each.seen_by_other for each in findings.attempts.values()):
         kind = next(each.kind for each in findings.attempts.values() if each.works)
         what = f"has one place for all of its data, and now a session {_SESSION!r} there"
@@ -289,7 +292,7 @@ def _expect_own_data(findings: Findings) -> None:
 
 def _refuse_shared_place(factory: Factory, what: str, kind: type | None) -> TargetError:
     hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
-    # A class that takes nothing cannot be told its place yet.
+    # The class takes no place yet.
     hint = hint.replace("()\n", "(...)  # with its data in the folder `workspace`\n")
     return TargetError(
         f"{factory.name} takes no workspace, and its store {what}; each case needs an empty one",
@@ -299,9 +302,9 @@ def _refuse_shared_place(factory: Factory, what: str, kind: type | None) -> Targ
 
 @dataclass(slots=True)
 class FolderTrial:
-    """Tries a store in a worker whose current folder is empty, and its class.
+    """Tries a store in a worker whose current folder is empty, and names its class.
 
-    The current folder belongs to the whole process, so that of the kit stays as it is.
+    In a worker, because the current folder belongs to the whole process.
     """
 
     factory: Factory
@@ -323,14 +326,14 @@ class FolderTrial:
 
 
 def expect_no_files(factory: Factory, recognise: Recognise) -> None:
-    """Raise for a store that is told no place and writes to the current folder."""
+    """Raise for a store that takes no workspace and writes to the current folder."""
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as folder:
         try:
             pool = WorkerPool(Adapter(open=factory.name))
         except WorkersUnavailable:
             return
         kind = ""
-        # What it raises, it raises again where it is probed.
+        # An error here is raised again by the probe.
         with contextlib.closing(pool), contextlib.suppress(StoreRaised, WorkerLost, Refused):
             worker = pool.start_worker()
             trial = FolderTrial(factory, recognise, Path(folder))
@@ -387,16 +390,18 @@ def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttem
 
 
 def _expect_texts(messages: list[Message], found: list[Any]) -> None:
-    """Raise if the texts are in what came back, and none of them as a content."""
+    """Raise if the texts are in what came back, and none as a content; or if that is no message."""
     texts = [message["content"] for message in messages]
-    contents = [each.get("content") for each in found if isinstance(each, Mapping)]
+    messages_found = [each for each in found if isinstance(each, Mapping) and "content" in each]
+    if not found or any(each["content"] in texts for each in messages_found):
+        return
     shown = repr(found)
-    if not any(text in contents for text in texts) and all(text in shown for text in texts):
+    if not messages_found or all(text in shown for text in texts):
         raise TextMisplaced(f"what it was given came back as {shown:.200}")
 
 
 def _get_object(handle: Any) -> Any:
-    """What the factory made for a handle."""
+    """The object that the factory returned for a handle."""
     store = handle.inner.store
     if not isinstance(store, Sessions):
         return store
@@ -429,13 +434,13 @@ def _close_all(handles: list[Any], loop: Loop | None) -> None:
 
 
 def _choose_flavours(findings: Findings) -> None:
-    """Drop the flavours that do not work, or that show nothing new."""
+    """Drop flavours that do not work, and async methods that only run the blocking ones."""
     attempts, vocabulary = findings.attempts, findings.opener.vocabulary
     blocking, awaited = attempts.get("blocking"), attempts.get("async")
     if blocking is None or awaited is None:
         return
     if not blocking.works:
-        # Many can only be made, or called, where a loop runs.
+        # Many async stores can only be created while a loop runs.
         del attempts["blocking"]
     elif not awaited.works:
         assert awaited.raised is not None
@@ -449,18 +454,18 @@ def _choose_flavours(findings: Findings) -> None:
 
 
 def _find_reach(findings: Findings, workspace: Path) -> Reach:
-    """Files are for every process, whether it sees them or not."""
+    """Find who sees what was written; a store with files is for every process."""
     factory = findings.opener.factory
     attempts = [each for each in findings.attempts.values() if each.works]
     if isinstance(import_object(factory.name), type) and factory.takes in (("folder",), ("file",)):
-        # A class that takes a path owes its data to whoever opens that path again.
+        # Its data belongs to the path, so every process that opens the path must see it.
         return "machine"
     if any(each.on_disk for each in attempts):
         return "machine"
     if not any(each.seen_by_other for each in attempts):
         return "handle"
-    # This stays if time is up before another process has answered: on a busy machine, frameworks
-    # take many seconds to import.
+    # Kept if the time is up before another process answers: frameworks may take many seconds to
+    # import.
     findings.reach = "process"
     adapter = findings.build("probe")
     try:
@@ -485,24 +490,25 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
         _close_all([handle] if handle is not None else [], loop)
 
 
-# What a simple store offers beside
+# Further methods of simple stores
 
 
 def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
-    """Claim the methods that do what their names say; note the others."""
+    """Claim the capabilities whose methods do what their names say; note the others."""
     flavour = findings.flavours[0]
     loop = Loop() if flavour == "async" else None
     handle = open_handle(findings.build("probe"), next(folders), flavour, loop)
     pairs = bool(findings.opener.vocabulary.claims.get("pairs"))
     for name, limit in handle.inner.no_limit.items():
         findings.notes.append(f"by default it returns only so many; read with {name}={limit}")
-    for capability, (name, *_) in METHODS.items():
-        method = find_method(handle.inner.store, capability)
-        if method is None or (pairs and capability in _NOT_OF_TURNS):
+    # The kit's handle takes a limit, whether the store does or not.
+    findings.tried.add("limit")
+    for capability, name, can_be_called in _list_methods(handle.inner):
+        if pairs and capability in _NOT_OF_TURNS:
             continue
         findings.tried.add(capability)
-        reason = "takes something else"
-        if takes_arguments(method, capability):
+        reason = "" if can_be_called else "takes something else"
+        if can_be_called and capability not in findings.claimed:
             reason = _try_offer(findings, capability, next(folders))
         if reason:
             findings.notes.append(f"not claimed: {capability} ({name} {reason})")
@@ -511,8 +517,18 @@ def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
     _close_all([handle], loop)
 
 
+def _list_methods(handle: SimpleHandle) -> Iterator[tuple[Capability, str, bool]]:
+    """Capabilities with the methods that may offer them, and whether the kit can call these."""
+    for capability, (name, *_) in METHODS.items():
+        method = find_method(handle.store, capability)
+        if method is not None:
+            yield capability, name, takes_arguments(method, capability)
+    if handle.limit:
+        yield "limit", "get_history", True
+
+
 def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> str:
-    """Why a capability cannot be claimed; nothing if it works, tried once."""
+    """Try a capability once; returns why it cannot be claimed, or nothing if it works."""
     from memory_contract.case_context import CaseContext  # noqa: PLC0415
     from memory_contract.cases.capabilities import ALSO, try_capability  # noqa: PLC0415
 
@@ -527,7 +543,7 @@ def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> s
     try:
         client = context.open()
         works = try_capability(client, capability)
-        held = capability == "rollback" and must_restore(client.handle.inner.store)
+        held = must_work(client.handle.inner, capability)
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
         return f"raised {format_error(error)}"
     finally:

@@ -1,4 +1,4 @@
-"""Messages, turns and names as stores of the seed and message styles take and return them."""
+"""Messages, turns and session ids, as simple stores take and return them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import Any, Final
 
 # Keys and attributes that hold the id of a listed session.
 _SESSION_NAMES: Final = ("session_id", "session", "id", "name", "thread_id", "conversation_id")
-_TURN_NAMES: Final = (("human", "ai"), ("human_msg", "ai_msg"))
+_TURN_NAMES: Final = (
+    *(("human", "ai"), ("human_msg", "ai_msg"), ("human_message", "ai_message")),
+    *(("user", "assistant"), ("user_message", "assistant_message"), ("input", "output")),
+)
+# Roles that frameworks call by other names. The kit never appends a message with such a role.
+_ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant"}
 
 
 class ChatMessage(SimpleNamespace):
@@ -70,6 +75,13 @@ def messages_from_list(history: Any) -> list[Any]:
     return [] if history is None else [_to_message(message) for message in history]
 
 
+def get_messages(history: Any) -> Any:
+    """The messages of a history that holds them under that name, else the history itself."""
+    if isinstance(history, Mapping):
+        return history.get("messages", history)
+    return getattr(history, "messages", history)
+
+
 def message_from_pop(answer: Any) -> Any:
     """Convert what a pop returned: a message, a list of one, or None."""
     if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
@@ -107,13 +119,23 @@ def _to_plain(value: Any) -> Any:
 def _to_message(message: Any) -> Any:
     if isinstance(message, Mapping):
         found = dict(message)
-        names = ("role", "content")
-        return found | {name: _to_plain(found[name]) for name in names if name in found}
-    if hasattr(message, "role") and hasattr(message, "content"):
-        return {"role": _to_plain(message.role), "content": _to_plain(message.content)}
+        if "role" in found:
+            found["role"] = _to_role(found["role"])
+        if "content" in found:
+            found["content"] = _to_plain(found["content"])
+        return found
+    for name in ("role", "type"):
+        if hasattr(message, name) and hasattr(message, "content"):
+            role = _to_role(getattr(message, name))
+            return {"role": role, "content": _to_plain(message.content)}
     if isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str | Enum):
-        return dict(zip(("role", "content"), map(_to_plain, message), strict=True))
+        return {"role": _to_role(message[0]), "content": _to_plain(message[1])}
     return message
+
+
+def _to_role(value: Any) -> Any:
+    role = _to_plain(value)
+    return _ROLES.get(role, role) if isinstance(role, str) else role
 
 
 def _split_turn(turn: Any) -> list[Any]:
@@ -131,5 +153,5 @@ def _find_both(turn: Any) -> Iterator[tuple[Any, Any]]:
                 yield turn[human], turn[ai]
         elif hasattr(turn, human) and hasattr(turn, ai):
             yield getattr(turn, human), getattr(turn, ai)
-    if isinstance(turn, list | tuple) and len(turn) == len(("human", "ai")):
+    if isinstance(turn, list | tuple) and len(turn) == 2:
         yield turn[0], turn[1]

@@ -1,16 +1,17 @@
 """Stores of the two small styles: turns (`save_context`, `load_memory`) and messages.
 
 The message style is `get_history` with `add_messages(session_id, messages)`,
-`add_message(session_id, message)` or `add_message(session_id, role, content)`, in any order if
-they have these names. Other methods are used if they are called as in `METHODS` and do what their
-names say. A message that is annotated with a class is made of it, if the store takes no other.
+`add_message(session_id, message)` or `add_message(session_id, role, content)`. Parameters that have
+these names may stand in any order. Other methods are used if they are called as in `METHODS` and do
+what their names say. If the store takes no other message, the kit makes one of the class that the
+parameter is annotated with.
 """
 
 from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args, get_type_hints
 
 from memory_contract.adapter import Capability, Message, NotFound, Refused
@@ -18,12 +19,13 @@ from memory_contract.calls import format_error, is_missing_key
 from memory_contract.errors import TargetError
 from memory_contract.targets.simple_messages import (
     ChatMessage,
+    get_messages,
     message_from_pop,
     messages_from_list,
     messages_from_turns,
     session_from_listed,
 )
-from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
+from memory_contract.targets.vocabulary import SESSION_NAMES, StoreHandle, Vocabulary
 
 # The method that offers a capability, and what it is called with.
 METHODS: Final[dict[Capability, tuple[str, ...]]] = {
@@ -38,10 +40,12 @@ METHODS: Final[dict[Capability, tuple[str, ...]]] = {
 
 # What the second parameter of `save_snapshot` is called if the caller names the snapshot.
 _SNAPSHOT_NAMES: Final = ("name", "label", "tag", "snapshot", "snapshot_id", "snapshot_name")
-# Parameters of a read that may have a number for a default: so many come back unless more are asked
-# for. The kit asks for all.
-_LIMITS: Final = ("limit", "last_n", "max_messages", "n", "k")
+# Parameters of a read that say how many messages come back. If one has a number for a default, the
+# kit asks for all.
+_LIMITS: Final = ("limit", "last_n", "max_messages", "page_size", "n", "k")
 _NO_LIMIT: Final = 1_000_000
+# A store may refuse or reduce larger limits.
+_LIMIT_MAX: Final = 100
 
 
 def find_method(store: Any, capability: Capability) -> Callable[..., Any] | None:
@@ -76,13 +80,32 @@ def takes_name(save_snapshot: Callable[..., Any]) -> bool:
     return len(names) == 2 and names[0].startswith("session") and names[1] in _SNAPSHOT_NAMES
 
 
+def find_session_keyword(method: Callable[..., Any]) -> str:
+    """The name of the parameter that takes the session, if another one stands first."""
+    try:
+        parameters = list(inspect.signature(method).parameters.values())
+    except (TypeError, ValueError):
+        return ""
+    first = parameters[0] if parameters else None
+    if first is None or (first.name in SESSION_NAMES and first.kind is not first.KEYWORD_ONLY):
+        return ""
+    return next((each.name for each in parameters if each.name in SESSION_NAMES), "")
+
+
 def find_snapshot_id(answer: Any, name: Any) -> Any:
     """What a snapshot is found by that was given a name: the store's own id, if it returns one."""
     found = getattr(answer, "id", answer)
     return found if hasattr(answer, "id") or isinstance(found, str) else name
 
 
-def must_restore(store: Any) -> bool:
+def must_work(handle: SimpleHandle, capability: Capability) -> bool:
+    """Whether names leave no doubt about what a store means to do, so that it is held to it."""
+    if capability == "limit":
+        return handle.limit == "last_n"
+    return capability == "rollback" and _must_restore(handle.store)
+
+
+def _must_restore(store: Any) -> bool:
     """Whether the names leave no doubt about what is passed to and from a rollback."""
     try:
         names = list(inspect.signature(store.rollback_to_snapshot).parameters)
@@ -102,16 +125,32 @@ class SimpleHandle(StoreHandle):
     def __init__(self, store: Any, *, awaited: bool, unlimited: bool = True) -> None:
         super().__init__(store, awaited=awaited)
         self.exchanged: Any = None
-        limits = find_limits(self._find_reader()) if unlimited else ()
+        reader = self._find_reader()
+        limits = find_limits(reader) if unlimited else ()
         self.no_limit = dict.fromkeys(limits, _NO_LIMIT)
+        # The parameter that says how many of the newest messages are read, if the store has one.
+        self.limit = find_limit(reader) if unlimited else ""
 
     def _find_reader(self) -> Callable[..., Any]:
         """The method of the store that reads."""
         raise NotImplementedError
 
-    def _exchange(self, value: Any) -> Any:
-        self.exchanged = value
-        return value
+    async def _ask(
+        self, method: Callable[..., Any], session: str, *arguments: Any, **options: Any
+    ) -> Any:
+        """Call a method that appends or reads; the session goes where the method takes it."""
+        if keyword := find_session_keyword(method):
+            return await self.settle(method(*arguments, **{keyword: session}, **options))
+        return await self.settle(method(session, *arguments, **options))
+
+    async def _read(self, session: str, method: str, wanted: str, **options: int) -> Any:
+        """What the store returns for a session; `TargetError` if that is no list."""
+        found = get_messages(await self._ask(self._find_reader(), session, **options))
+        if isinstance(found, str | Mapping) or not isinstance(found, Iterable | None):
+            what = "one text" if isinstance(found, str) else f"a {type(found).__name__}"
+            raise TargetError(f"{method} returned {what}, {found!r:.60}; the kit needs {wanted}")
+        self.exchanged = found
+        return found
 
     async def _call(self, capability: Capability, *arguments: Any) -> Any:
         return await self.settle(getattr(self.store, METHODS[capability][0])(*arguments))
@@ -157,6 +196,15 @@ class SimpleHandle(StoreHandle):
         return [session_from_listed(item) for item in await self._call("list")]
 
 
+def find_limit(read: Callable[..., Any]) -> str:
+    """The parameter of a read that says how many messages come back, if there is one."""
+    try:
+        parameters = inspect.signature(read).parameters
+    except (TypeError, ValueError):
+        return ""
+    return next((name for name in _LIMITS if name in parameters), "")
+
+
 def find_limits(read: Callable[..., Any]) -> list[str]:
     """The parameters that make a read return only so many by default."""
     try:
@@ -178,7 +226,7 @@ class MessagesHandle(SimpleHandle):
     def __init__(self, store: Any, *, form: str = "object", **options: Any) -> None:
         super().__init__(store, **options)
         self._form = form
-        self._by_name = form == "texts" and takes_role_and_content(store.add_message)
+        self._by_name = form == "texts" and _names_both_texts(store.add_message)
         self._build_message: Callable[..., Any] = ChatMessage if form == "object" else dict
         if form == "texts" and not self._by_name:
             _expect_texts(store.add_message)
@@ -190,8 +238,8 @@ class MessagesHandle(SimpleHandle):
     async def append(self, session: str, messages: list[Message]) -> None:
         """Add messages, as one batch if the store takes batches."""
         if callable(add_messages := getattr(self.store, "add_messages", None)):
-            batch = self._exchange([self._build_message(**message) for message in messages])
-            await self.settle(add_messages(session, batch))
+            self.exchanged = [self._build_message(**message) for message in messages]
+            await self._ask(add_messages, session, self.exchanged)
             return
         for message in messages:
             arguments, options = [], {}
@@ -201,23 +249,22 @@ class MessagesHandle(SimpleHandle):
             elif self._form == "texts":
                 arguments = list(texts.values())
             else:
-                arguments = [self._exchange(self._build_message(**message))]
-            await self.settle(self.store.add_message(session, *arguments, **options))
+                self.exchanged = self._build_message(**message)
+                arguments = [self.exchanged]
+            await self._ask(self.store.add_message, session, *arguments, **options)
 
     def _find_reader(self) -> Callable[..., Any]:
         reader: Callable[..., Any] = self.store.get_history
         return reader
 
-    async def read(self, session: str) -> list[Any]:
-        found = await self.settle(self._find_reader()(session, **self.no_limit))
-        _refuse_text(found, "get_history", "a list of messages")
-        return messages_from_list(self._exchange(found))
-
-
-def _refuse_text(found: object, method: str, wanted: str) -> None:
-    """Raise if a store returns one text: its characters are no messages."""
-    if isinstance(found, str):
-        raise TargetError(f"{method} returned one text, {found!r:.60}; the kit needs {wanted}")
+    async def read(self, session: str, *, limit: int | None = None) -> list[Any]:
+        """The messages, oldest first; with a limit, the newest of them."""
+        if limit is not None and not 0 < limit <= _LIMIT_MAX:
+            raise Refused(f"the kit asks such a store for 1 to {_LIMIT_MAX}: 0 may mean all")
+        options = self.no_limit if limit is None else {self.limit: limit}
+        return messages_from_list(
+            await self._read(session, "get_history", "a list of messages", **options)
+        )
 
 
 def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
@@ -230,20 +277,34 @@ def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
     return names >= {"role", "content"}
 
 
+def _names_both_texts(add_message: Callable[..., Any]) -> bool:
+    """The same, also if the session does not stand first."""
+    if not find_session_keyword(add_message):
+        return takes_role_and_content(add_message)
+    return {each.name for each in _list_parameters(add_message)} >= {"role", "content"}
+
+
+def _list_parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters beside the one that takes the session."""
+    parameters = list(inspect.signature(method).parameters.values())
+    session = find_session_keyword(method) or (parameters[0].name if parameters else "")
+    return [each for each in parameters if each.name != session]
+
+
 def _expect_texts(add_message: Callable[..., Any]) -> None:
     """Raise `TypeError` unless the method takes a role and a content beside the session."""
-    parameters = list(inspect.signature(add_message).parameters.values())[1:3]
+    parameters = _list_parameters(add_message)[:2]
     required = [each for each in parameters if each.default is each.empty]
     if len(required) < 2 and parameters[:1] and parameters[0].name != "role":
         raise TypeError("it takes no role and content")
 
 
 def _find_message_class(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The class that the second parameter, or what it is a list of, is annotated with.
+    """The class that the messages' parameter, or what it is a list of, is annotated with.
 
     Raises `TypeError` if it names none.
     """
-    name = list(inspect.signature(method).parameters)[1]
+    name = next((each.name for each in _list_parameters(method)), "messages")
     try:
         annotation = get_type_hints(method).get(name)
     except Exception as error:
@@ -261,13 +322,14 @@ class TurnsHandle(SimpleHandle):
         """Save turns, one call each."""
         save = self._method("save_context")
         for user, assistant in zip(messages[::2], messages[1::2], strict=True):
-            await self.settle(save(session, user["content"], assistant["content"]))
+            await self._ask(save, session, user["content"], assistant["content"])
 
     async def read(self, session: str) -> list[Any]:
         """The turns, as messages."""
-        found = await self.settle(self._find_reader()(session, **self.no_limit))
-        _refuse_text(found, "load_memory", "a list of turns, such as pairs (human, ai)")
-        return messages_from_turns(self._exchange(found))
+        wanted = "a list of turns, such as pairs (human, ai)"
+        return messages_from_turns(
+            await self._read(session, "load_memory", wanted, **self.no_limit)
+        )
 
     def _find_reader(self) -> Callable[..., Any]:
         reader: Callable[..., Any] = self._method("load_memory")

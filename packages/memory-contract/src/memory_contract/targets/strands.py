@@ -52,7 +52,7 @@ class RepositoryHandle(StoreHandle):
             try:
                 self.store.create_session(ours)
             except Exception as error:
-                # Somebody else was first; or else there is no session, and nothing to write to.
+                # Another writer may have created the session first.
                 if self.store.read_session(session) is None:
                     raise Refused(f"the session cannot be made: {error}") from error
         if self.store.read_agent(session, _AGENT) is None:

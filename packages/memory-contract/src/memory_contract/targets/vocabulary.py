@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memory_contract.adapter import Flavour, import_object
-from memory_contract.handles import Loop
+from memory_contract.handles import Loop, dismiss
 
+# What the parameter is called that takes the id of a session.
+SESSION_NAMES: Final = frozenset(
+    {"session_id", "session", "thread_id", "conversation_id", "chat_id"}
+)
 # How many objects a handle keeps open. Each may hold files, and a case may use many sessions.
 _OPEN_MAX: Final = 64
 
@@ -29,7 +33,7 @@ class IsAwaited(TypeError):  # noqa: N818 -- names what happened
 class Vocabulary:
     """A kind of store: how to recognise it, how to call it, and what it claims."""
 
-    # What a factory returns, in words.
+    # What a factory returns, for messages.
     described: str
     # The methods that it is known by.
     methods: tuple[str, ...]
@@ -65,11 +69,11 @@ class StoreHandle:
     def __init__(self, store: Any, *, awaited: bool) -> None:
         self.store = store
         self.awaited = awaited
-        # Whether any answer had to be awaited.
+        # Whether any answer was awaitable.
         self.has_waited = False
 
     async def settle(self, answer: Any) -> Any:
-        """Await an answer of the store, if it is to be awaited."""
+        """Return an answer of the store, after awaiting it if it is awaitable."""
         if not (inspect.isawaitable(answer) or inspect.isasyncgen(answer)):
             return answer
         if not self.awaited:
@@ -84,15 +88,6 @@ class StoreHandle:
         """Call a method, or its async twin, whose name begins with an `a`."""
         name = f"a{method}" if self.awaited else method
         return await self.settle(getattr(found, name)(*arguments, **options))
-
-
-def dismiss(answer: Any) -> None:
-    """End something that nobody will await, without a warning."""
-    for name in ("close", "cancel"):
-        if callable(end := getattr(answer, name, None)):
-            with contextlib.suppress(Exception):
-                end()
-            return
 
 
 # One object per session
@@ -160,7 +155,7 @@ class SessionsHandle(StoreHandle):
 
 
 async def close_all(objects: list[Any]) -> None:
-    """Close objects, awaiting what is to be awaited."""
+    """Close objects, awaiting the answers that are awaitable."""
     for found in objects:
         answer = close_object(found)
         if inspect.isawaitable(answer):
