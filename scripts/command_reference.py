@@ -20,47 +20,46 @@ from pytest_snapshot_db.cli import build_parser
 OPENING = """\
 # Commands
 
-Every command that works on a store of ours names it by `--url`, or by the environment variable
+Commands of `indelible` (extra `cli`) name the store with `--url` or the environment variable
 `INDELIBLE_URL`: a file name such as `agent.db`, or a server such as `redis://localhost`. `copy`
-works on two, and takes them as arguments. A password belongs into the environment, where no list of
-processes shows it. `indelible COMMAND --help` says what is here, and
-`indelible --install-completion` teaches the shell to complete commands and ids; only ids of
-letters, digits and `_ . : @ / + -`, since a shell may take others for code. The command needs the
-extra `cli`. [`memory-contract`](#memory-contract) is the command of the contract kit, for any
+takes two stores as arguments. Put passwords into the environment: other users can read a command
+line. `indelible COMMAND --help` prints what is on this page. `indelible --install-completion` makes
+the shell complete commands and ids (only ids of letters, digits and `_ . : @ / + -`, which no shell
+takes for code). [`memory-contract`](#memory-contract) is the command of the contract kit, for any
 store: [Check your store](how-to/check-your-store.md). [`snapshot-db`](#snapshot-db) works on SQLite
 files of any program: [Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
-A store that is not there is an error and is never made in passing; only `append`, `remember`,
-`import`, `copy`, `import-langchain`, `import-langgraph` and `mcp` begin one. `append`, `remember`,
-`retract` and `snapshot` only add and do not ask, and neither does an `export` to a new file. Every
-other command that changes something says what it will do and asks; `--yes` answers, and without a
-terminal and without `--yes` nothing is changed. Long work shows its progress on a terminal.
+If the store does not exist, a command fails and creates nothing. Only `append`, `remember`,
+`import`, `copy`, `import-langchain`, `import-langgraph` and `mcp` create a store. `append`,
+`remember`, `retract`, `snapshot`, and an `export` to a new file do not ask. Every other command
+that changes something says what it will do and asks first. `--yes` confirms; without it and without
+a terminal, nothing is changed. Long operations show their progress on a terminal.
 
 ## Exit codes
 
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the data is wrong or in danger, an id is not there, a contract is broken, or files differ |
+| 1 | the data is wrong or in danger, an id does not exist, a contract is broken, or files differ |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
-| 3 | commands of the kit alone: nothing failed, but something could not be decided or did not run |
+| 3 | only `memory-contract`: nothing failed, but something could not be decided or did not run |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
 | 130 | interrupted by Ctrl-C; at a question, nothing was changed |
 
-Errors are a sentence or two on stderr. Where a write may have landed, they give its key and the
-command that lands it exactly once. A command that a message proposes repeats the `--url` and
-`--namespace` of yours, without the password of a URL: for PostgreSQL it is taken from `PGPASSWORD`,
-else it is written in place of `***`.
+Errors are a sentence or two on stderr. If a write may have succeeded, the error gives its key and
+the command that completes it exactly once. Commands in messages repeat your `--url` and
+`--namespace`, but no password: for PostgreSQL, set `PGPASSWORD`; for others, write the password in
+place of `***`.
 
-## Options of every command that works on a store
+## Options of every command on a store
 """
 
 
 KIT = """
 # memory-contract
 
-The command of the contract kit. It works on stores of its own making: what a store holds is not
-touched. Targets are named as [Check your store](how-to/check-your-store.md) says."""
+The command of the contract kit. It works on stores that it creates, and does not touch existing
+data. [Check your store](how-to/check-your-store.md) says how to name a target."""
 
 GOLDENS = """
 # snapshot-db

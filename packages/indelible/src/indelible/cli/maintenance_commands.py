@@ -43,7 +43,7 @@ def doctor(
     *,
     store_url: StoreUrl = None,  # noqa: ARG001 (`on_store` takes it)
 ) -> None:
-    """Say what the running engine can lose, when, and what to change; exits 1 for a danger."""
+    """Say what the engine can lose as configured, and what to change; exits 1 for a danger."""
     with warnings.catch_warnings():
         # The same warnings are printed below, in full.
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -81,10 +81,10 @@ def verify(
     *,
     head: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="A hash that `audit head` printed of this session."),
+        typer.Option(metavar="HASH", help="A hash that `audit head` printed for this session."),
     ] = None,
 ) -> None:
-    """Read everything and check it; exits 1 if something is wrong."""
+    """Read and check everything; exits 1 if something is wrong."""
     # A session that was forgotten still has its audit.
     if session is not None and head is None:
         call.require_session(session)
@@ -114,12 +114,12 @@ def audit(
         AuditPart,
         typer.Argument(
             metavar="log|head",
-            help="log: every line. head: the newest hash, to keep it elsewhere.",
+            help="log: every line. head: the newest hash, to keep elsewhere.",
         ),
     ],
     session: SessionId,
 ) -> None:
-    """Say who changed a session, what and when; also of one that was forgotten."""
+    """Print who changed a session, what and when; also for a session that was forgotten."""
     lines = call.store.audit_log(session)
     if part is AuditPart.HEAD:
         lines = lines[-1:]
@@ -158,7 +158,7 @@ def _format_finding(finding: Finding) -> str:
 def repair(
     call: CommandContext, session: AnySession = None, *, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
-    """Set right what verify finds: set aside what cannot be read, and keep its bytes."""
+    """Repair what verify finds: hide entries that cannot be read, and keep their bytes."""
     if session is not None:
         call.require_session(session)
     report = call.store.repair(session, dry_run=dry_run or not yes)
@@ -184,12 +184,14 @@ def vacuum(
     *,
     undo_days: Annotated[
         float,
-        typer.Option(min=0.0, metavar="DAYS", help="Keep entries that were hidden in these days."),
+        typer.Option(
+            min=0.0, metavar="DAYS", help="Keep entries that were hidden in the last DAYS days."
+        ),
     ] = UNDO_DAYS,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete entries that nothing can bring back: no view, no snapshot, no undo."""
+    """Delete entries that no view, no snapshot and no undo can bring back."""
     window_s = undo_days * DAY_S
     if not dry_run and not yes:
         with show_progress("Counting") as tell:
@@ -216,10 +218,10 @@ def reindex(
     call: CommandContext,
     *,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Begin with an empty index, as after damage.")
+        bool, typer.Option("--rebuild", help="Delete the index first, for example after damage.")
     ] = False,
 ) -> None:
-    """Complete the indexes of words and vectors, after writes without them."""
+    """Add to the search indexes what was written without them."""
     with show_progress("Indexing") as tell:
         report = call.store.reindex(rebuild=rebuild, progress=tell)
     lines = [f"Indexed {phrases.format_count(report.entries, 'entry')}."]
@@ -231,7 +233,7 @@ def reindex(
 
 @on_store("forget user-42 --url agent.db")
 def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> None:
-    """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
+    """Erase a session: entries, snapshots, keys and undo steps. This cannot be undone."""
     try:
         info = call.store.session(session)
         status, erased = str(info.status), _format_erased(info.logged, info.snapshots)

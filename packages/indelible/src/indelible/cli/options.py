@@ -83,7 +83,7 @@ AnySession = Annotated[
     str | None,
     typer.Argument(
         metavar="SESSION",
-        help="The session's id. Without it: all of the store.",
+        help="The session's id. Default: all sessions.",
         autocompletion=complete_session_ids,
     ),
 ]
@@ -91,7 +91,7 @@ SnapshotId = Annotated[
     str,
     typer.Argument(
         metavar="SNAPSHOT",
-        help="The snapshot: its id or the beginning of it, its label, or latest.",
+        help="The snapshot: its id or the start of it, its label, or latest.",
         autocompletion=complete_snapshot_ids,
     ),
 ]
@@ -99,20 +99,20 @@ SnapshotId = Annotated[
 StoreUrl = Annotated[
     str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
 Key = Annotated[
     str | None,
     typer.Option(
         "--key",
         metavar="KEY",
-        help="Names this very change: the same key again is the same change, done once.",
+        help="Makes a retry safe: with the same key, the change is made once.",
     ),
 ]
 
 Limit = Annotated[
     int,
-    typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most."),
+    typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List at most N."),
 ]
 Prefix = Annotated[
     str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
@@ -121,7 +121,7 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Only those for which this holds, such as metadata.team=support or"
+        help="Only those that match, such as metadata.team=support or"
         " 'expires_at<2030-01-31'; may be repeated. Operators: = != > >= < <=.",
     ),
 ]
@@ -143,7 +143,7 @@ Namespace = Annotated[
         "--namespace",
         metavar="NAME",
         envvar="INDELIBLE_NAMESPACE",
-        help="Which of the store's namespaces; sessions of two never meet.",
+        help="The namespace; its sessions are separate from those of others.",
         rich_help_panel="Store and output",
     ),
 ]
@@ -153,7 +153,7 @@ BusyTimeout = Annotated[
         "--busy-timeout",
         metavar="SECONDS",
         min=0.0,
-        help="How long to wait for another writer.",
+        help="How long to wait for another writer of a file.",
         rich_help_panel="Store and output",
     ),
 ]
@@ -164,7 +164,7 @@ Timeout = Annotated[
         metavar="SECONDS",
         min=0.001,
         max=TIMEOUT_S_MAX,
-        help="How long a call to a server may take, with all its retries.",
+        help="How long a call to a server may take, including retries.",
         rich_help_panel="Store and output",
     ),
 ]
@@ -172,7 +172,7 @@ AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print the data as one JSON document, and everything else to stderr.",
+        help="Print one JSON document to stdout, and everything else to stderr.",
         rich_help_panel="Store and output",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Commands that bring sessions out of a store, or into it."""
+"""Commands that move sessions out of a store, or into it."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def export(
     *,
     prefix: Prefix = "",
     html: Annotated[
-        bool, typer.Option("--html", help="Write one session as a page that needs nothing else.")
+        bool, typer.Option("--html", help="Write one session as a self-contained HTML page.")
     ] = False,
     redact: Annotated[
-        bool, typer.Option("--redact", help="With --html: only the shape, no texts and no names.")
+        bool, typer.Option("--redact", help="With --html: leave out all texts and names.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Write sessions, with snapshots and all that is hidden, to a file that import reads.
+    """Write sessions, with snapshots and hidden entries, to a file that import reads.
 
-    With --html, it is a page for people, such as for a bug report.
+    With --html, write a page to read, for example for a bug report.
     """
     if (html and session is None) or (redact and not html):
         wrong = "--html takes one SESSION" if html else "--redact goes with --html"
@@ -131,7 +131,7 @@ def import_(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Bring the sessions of an exported file into a store, which may be a new one."""
+    """Import the sessions of an exported file into a store, which may be new."""
     with _translate_file_errors(f"the file {file}"), _open_source(file) as source:
         _check_header(call, file, source)
         if dry_run:
@@ -233,14 +233,14 @@ Source = Annotated[
     str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")
 ]
 Target = Annotated[
-    str, typer.Argument(metavar="DST", help="The store to copy to; it may be a new one.")
+    str, typer.Argument(metavar="DST", help="The store to copy to, which may be new.")
 ]
 Sessions = Annotated[
     list[str] | None,
     typer.Option(
         "--session",
         metavar="ID",
-        help="Only this session; may be given several times.",
+        help="Only this session; may be repeated.",
         autocompletion=complete_session_ids,
     ),
 ]
@@ -248,7 +248,7 @@ ToNamespace = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The namespace to copy to, if it is another one than --namespace.",
+        help="The namespace to copy to. Default: that of --namespace.",
         rich_help_panel="Store and output",
     ),
 ]
@@ -269,7 +269,7 @@ def copy(
     timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Copy sessions, with all they are made of, into another store. Run it again to go on."""
+    """Copy sessions completely into another store. Run it again to continue."""
     out = Output(as_json=as_json)
     theirs = namespace if to_namespace is None else to_namespace
     waits = {"busy_timeout_s": busy_timeout, "timeout_s": timeout}
@@ -357,18 +357,18 @@ def import_langchain(
     ],
     *,
     table: Annotated[
-        str, typer.Option(metavar="NAME", help="The table of an SQL database.")
+        str, typer.Option(metavar="NAME", help="The table in an SQL database.")
     ] = langchain_import.TABLE,
     key_prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the keys on Redis begin with.")
+        str, typer.Option(metavar="TEXT", help="The prefix of the keys on Redis.")
     ] = langchain_import.KEY_PREFIX,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Import what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
 
-    Each history becomes the session of its id. None is overwritten, the source is only read, and
-    an interrupted import is completed by running it again.
+    Each history becomes a session with the same id. Existing sessions are not overwritten, the
+    source is only read, and an interrupted import is completed by running it again.
     """
     found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
@@ -403,8 +403,8 @@ def import_langgraph(
 ) -> None:
     """Import the threads of LangGraph's SqliteSaver or PostgresSaver, for IndelibleSaver.
 
-    Every checkpoint is read again and compared. No thread is overwritten, the source is only read,
-    and an interrupted import is completed by running it again.
+    Every checkpoint is read back and compared. Existing threads are not overwritten, the source is
+    only read, and an interrupted import is completed by running it again.
     """
     with import_extra():
         from indelible.adapters import langgraph_import  # noqa: PLC0415
