@@ -12,8 +12,8 @@ from typing import Any
 
 import typer.main
 
-from indelible.cli.command import list_shared_names
 from indelible.cli.main import app
+from indelible.cli.options import SHARED_PANEL
 from memory_contract.cli.main import build_parser as build_kit_parser
 from pytest_snapshot_db.cli import build_parser
 
@@ -67,30 +67,29 @@ GOLDENS = """
 The command of pytest-snapshot-db, for the goldens of any project."""
 
 
-def reference() -> str:
-    """The whole document."""
+def build_reference() -> str:
+    """Build the whole document."""
     group: Any = typer.main.get_command(app)
-    commands = dict(every_command(group))
-    first = next(iter(commands.values()))
-    shared = [each for each in first.params if each.name in list_shared_names()]
-    parts = [OPENING, *_options(shared)]
+    commands = group.commands
+    shared = [each for each in commands["sessions"].params if _is_shared(each)]
+    parts = [OPENING, *_format_options(shared)]
     for name, command in commands.items():
-        parts += ["", *_section(name, command)]
-    parts += [KIT, *_parser_sections("memory-contract", build_kit_parser())]
-    parts += [GOLDENS, *_parser_sections("snapshot-db", build_parser())]
+        parts += ["", *_format_command(name, command)]
+    parts += [KIT, *_format_parser("memory-contract", build_kit_parser())]
+    parts += [GOLDENS, *_format_parser("snapshot-db", build_parser())]
     return "\n".join(parts) + "\n"
 
 
-def parser_commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The subcommands of a parser by name."""
+def list_parser_commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """List the subcommands of a parser by name."""
     for action in parser._subparsers._group_actions:  # type: ignore[union-attr]  # noqa: SLF001
         assert isinstance(action.choices, dict)
         return action.choices
     raise AssertionError("it has no commands")
 
 
-def _parser_sections(program: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    for name, command in parser_commands(parser).items():
+def _format_parser(program: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    for name, command in list_parser_commands(parser).items():
         yield f"\n## {program} {name}\n"
         yield f"{command.description}\n"
         yield "```console"
@@ -103,23 +102,16 @@ def _parser_sections(program: str, parser: argparse.ArgumentParser) -> Iterator[
                 names = ", ".join(sorted(each.option_strings, key=len, reverse=True))
                 value = str(each.metavar) if each.nargs != 0 else ""
                 shown = " ".join(filter(None, (names, value)))
-                yield f"| `{shown}` | {_cell(each.help)} |"
+                yield f"| `{shown}` | {_format_cell(each.help)} |"
 
 
-def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """The commands of a group and of the groups in it, by all the words that call them."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from every_command(command, f"{before}{name} ")
-        else:
-            yield before + name, command
+def _is_shared(parameter: Any) -> bool:
+    return getattr(parameter, "rich_help_panel", None) == SHARED_PANEL
 
 
-def _section(name: str, command: Any) -> Iterator[str]:
-    names = {each.name for each in command.params}
-    # Those of the kit have no store of ours to name, and say all that they take.
-    shared = list_shared_names() if "url" in names else frozenset()
-    own = [each for each in command.params if each.name not in shared]
+def _format_command(name: str, command: Any) -> Iterator[str]:
+    # `copy` takes two stores, and lists all of its options.
+    own = [each for each in command.params if name == "copy" or not _is_shared(each)]
     arguments = [each for each in own if each.param_type_name == "argument"]
     options = [each for each in own if each.param_type_name == "option"]
     yield f"## {name}\n"
@@ -130,31 +122,28 @@ def _section(name: str, command: Any) -> Iterator[str]:
     yield "```"
     if arguments:
         yield "\n| argument | |\n|---|---|"
-        yield from (f"| {_argument(each)} | {_cell(each.help)} |" for each in arguments)
+        for each in arguments:
+            shown = each.metavar if each.required else f"[{each.metavar}]"
+            yield f"| `{shown}` | {_format_cell(each.help)} |"
     if options:
         yield ""
-        yield from _options(options)
+        yield from _format_options(options)
 
 
-def _options(options: Iterable[Any]) -> Iterator[str]:
+def _format_options(options: Iterable[Any]) -> Iterator[str]:
     yield "| option | |\n|---|---|"
     for each in options:
         names = ", ".join(sorted(each.opts, key=len, reverse=True))
         value = "" if each.is_flag else f" {each.metavar}"
         variable = f" Or set `{each.envvar}`." if each.envvar else ""
-        default = f" Default: {each.default:g}." if isinstance(each.default, (int, float)) else ""
-        if each.is_flag:
-            default = ""
-        yield f"| `{names}{value}` | {_cell(each.help)}{variable}{default} |"
+        has_default = isinstance(each.default, (int, float)) and not each.is_flag
+        default = f" Default: {each.default:g}." if has_default else ""
+        yield f"| `{names}{value}` | {_format_cell(each.help)}{variable}{default} |"
 
 
-def _argument(argument: Any) -> str:
-    return f"`{argument.metavar}`" if argument.required else f"`[{argument.metavar}]`"
-
-
-def _cell(text: str | None) -> str:
+def _format_cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(build_reference(), end="")

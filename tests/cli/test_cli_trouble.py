@@ -203,8 +203,6 @@ def test_a_danger_of_the_engine_is_one_line_without_file_and_line(command, tmp_p
 def test_what_has_moved_is_named(command):
     demo = command("demo", code=2)
     assert "in a clone of the repository. Run: python -m examples.demo" in demo.err
-    faults = " ".join(command("doctor", "--faults", code=2).err.split())
-    assert "That is a command now: memory-contract faults" in faults.replace(" │ │ ", " ")
 
 
 def test_a_file_in_a_folder_that_is_not_there(command):

@@ -117,11 +117,6 @@ def _declare_shared_options(
     """Declare the parameters that every command on a store has."""
 
 
-def list_shared_names() -> frozenset[str]:
-    """List the names of the shared parameters."""
-    return frozenset(inspect.signature(_declare_shared_options).parameters)
-
-
 def _add_shared_options(
     run: Callable[..., None], command: Callable[..., None]
 ) -> Callable[..., None]:

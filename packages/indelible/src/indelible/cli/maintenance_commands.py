@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
-from indelible.cli import phrases
+from indelible.cli import WRONG_DATA, phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.options import AnySession, DryRun, SessionId, StoreUrl, Yes
 from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.cli.suggestions import suggest_command

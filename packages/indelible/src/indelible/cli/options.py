@@ -14,6 +14,9 @@ import indelible
 from indelible.cli.location import Location
 from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX
 
+# Where help shows the options that every command on a store has.
+SHARED_PANEL = "Store and output"
+
 # Shells do not show more.
 OFFERED_MAX = 50
 # A slower completion is of no use.
@@ -134,7 +137,7 @@ Url = Annotated[
         metavar="URL",
         envvar="INDELIBLE_URL",
         help="The store: a file name such as agent.db, or a server such as redis://localhost.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 Namespace = Annotated[
@@ -144,7 +147,7 @@ Namespace = Annotated[
         metavar="NAME",
         envvar="INDELIBLE_NAMESPACE",
         help="The namespace; its sessions are separate from those of others.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 BusyTimeout = Annotated[
@@ -154,7 +157,7 @@ BusyTimeout = Annotated[
         metavar="SECONDS",
         min=0.0,
         help="How long to wait for another writer of a file.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 Timeout = Annotated[
@@ -165,7 +168,7 @@ Timeout = Annotated[
         min=0.001,
         max=TIMEOUT_S_MAX,
         help="How long a call to a server may take, including retries.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 AsJson = Annotated[
@@ -173,6 +176,6 @@ AsJson = Annotated[
     typer.Option(
         "--json",
         help="Print one JSON document to stdout, and everything else to stderr.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from indelible.cli import INTERRUPTED
+from indelible.cli import INTERRUPTED, WRONG_USAGE
 from indelible.core.redaction import redact
 from indelible.errors import UsageError
 from indelible.model import Change
@@ -30,8 +30,6 @@ PIPE_COLUMNS = 160
 LESS = "FRX"
 # Pagers that would do nothing.
 _NONE = ("", "cat")
-# The same code as without a terminal and --yes.
-NOT_CONFIRMED = 2
 
 
 class Output:
@@ -217,7 +215,7 @@ def confirm(will_do: str, *, yes: bool) -> None:
         # Ctrl-D ends the input without ending the line.
         newline = "" if answer.endswith("\n") else "\n"
         sys.stderr.write(f"{newline}Nothing was changed.\n")
-        raise typer.Exit(NOT_CONFIRMED)
+        raise typer.Exit(WRONG_USAGE)
 
 
 def _start_pager() -> subprocess.Popen[str] | None:

@@ -16,11 +16,11 @@ import typer
 
 import indelible
 from indelible.adapters import langchain_import
-from indelible.cli import phrases, suggestions
+from indelible.cli import WRONG_DATA, phrases, suggestions
 from indelible.cli.command import CommandContext, import_extra, on_store, with_examples
-from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.location import Location
 from indelible.cli.options import (
+    SHARED_PANEL,
     AnySession,
     AsJson,
     BusyTimeout,
@@ -249,7 +249,7 @@ ToNamespace = Annotated[
     typer.Option(
         metavar="NAME",
         help="The namespace to copy to. Default: that of --namespace.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 
