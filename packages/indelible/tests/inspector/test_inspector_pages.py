@@ -37,7 +37,7 @@ def test_a_page_that_takes_too_long_says_so(reader, monkeypatch):
     monkeypatch.setattr(indelible.AsyncMemoryStore, "search", search_for_ever)
     answer = reader.get("/search", q="tea")
     assert answer.status == 503
-    assert "That takes too long here" in answer.text
+    assert "This takes too long" in answer.text
     assert "any order.</p>" in answer.text
     monkeypatch.undo()
     assert reader.get("/search", q="tea").status == 200

@@ -1,4 +1,4 @@
-"""How a command reports an error: what happened to the data, what to do next, and an exit code."""
+"""Reports an error: what happened to the data, what to do next, and the exit code."""
 
 from __future__ import annotations
 

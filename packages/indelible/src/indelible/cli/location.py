@@ -53,7 +53,7 @@ class Location:
             )
 
     def open(self, *, creates: bool = False, rehearses: bool = False) -> indelible.MemoryStore:
-        """Open the store, after `check`; to rehearse on one that is not there, one in memory."""
+        """Check and open the store; a rehearsal on a missing one opens a store in memory."""
         self.check(creates=creates)
         if rehearses and not self.exists():
             return indelible.open("memory:")
@@ -64,7 +64,7 @@ class Location:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How it is opened. What a command changes is audited if the environment has the key."""
+        """Options of `open`. Changes are audited if the environment has the audit key."""
         audited = bool(os.environ.get(KEY_VARIABLE))
         return {
             "namespace": self.namespace,
@@ -97,9 +97,9 @@ class Location:
 
 
 def _find_file(url: str) -> Path | None:
-    """Return the file that a URL names; None if it names none, or is misspelled.
+    """Return the file that a URL names; None if it names none.
 
-    What is misspelled is refused when it is opened, with the right spelling.
+    None also for a misspelled URL: opening it raises an error with the right spelling.
     """
     try:
         return find_file(url)
@@ -108,7 +108,7 @@ def _find_file(url: str) -> Path | None:
 
 
 def _find_user() -> str:
-    """Return the name of who runs the command, or their number if the system knows no name."""
+    """Return the name of the user, or the user id if the system has no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -34,7 +34,7 @@ from indelible.core.redaction import redact, redact_url
 from indelible.errors import MemoryStoreError
 from indelible.printable import escape_unseen
 
-# Names that people try because other tools have them.
+# Command names of other tools.
 MEANT = {
     "list": "sessions",
     "ls": "sessions",

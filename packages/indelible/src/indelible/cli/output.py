@@ -37,14 +37,14 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        # What a pager reads, while there is one.
+        # The stdin of the pager, while one is running.
         self._pager: IO[str] | None = None
 
     @contextmanager
     def use_pager(self, *, enabled: bool) -> Iterator[None]:
         """Send text and drawings to a pager, if stdout is a terminal, and wait for its end.
 
-        A pager that is left early ends what is done inside, without an error.
+        If the user quits the pager early, the block ends without an error.
         """
         pager = _start_pager() if enabled else None
         if pager is None:
@@ -58,7 +58,7 @@ class Output:
         finally:
             self._pager = None
             while pager.poll() is None:
-                # Ctrl-C is for the pager now, which goes on.
+                # Ctrl-C is for the pager, which keeps running.
                 with suppress(KeyboardInterrupt):
                     pager.wait()
 
@@ -98,11 +98,11 @@ class Output:
         return build_console().width
 
     def draw_segments(self, segments: Iterable[Segment]) -> None:
-        """Draw lines that are laid out already, and send them off."""
+        """Print lines that are laid out already, and flush them."""
         from rich.segment import Segments  # noqa: PLC0415
 
         console = build_console(self._pager)
-        # Captured, since rich ends the process if a pager was left early.
+        # Captured, since rich ends the process if the pager has ended.
         with console.capture() as text:
             console.print(Segments(segments), end="", soft_wrap=True)
         console.file.write(text.get())
@@ -125,7 +125,7 @@ class Output:
 def build_console(pager: IO[str] | None = None) -> Console:
     """Build a console that is as wide as the terminal, or wide enough for a pipe.
 
-    What goes to a pager comes to the terminal in the end.
+    A pager counts as a terminal.
     """
     from rich.console import Console  # noqa: PLC0415
 

@@ -135,7 +135,7 @@ def history(
 
 
 def _note_no_messages(call: CommandContext, session: str) -> None:
-    """Say what a session has instead of messages: no output looks like an empty session."""
+    """Print what a session has instead of messages: empty output would look like a new session."""
     entries = call.store.timeline(session).entries
     kinds = {each.entry.kind for each in entries if each.visible and isinstance(each.entry, Entry)}
     hidden = sum(not each.visible for each in entries)
@@ -249,7 +249,7 @@ def _format_hit(hit: Hit) -> Iterator[str]:
 
 
 def _format_author(value: Value) -> str:
-    """Name who wrote it; a memory by its id, which `memories` and `retract` take."""
+    """Format the author of a value; a memory has its id, which `memories` and `retract` take."""
     author = phrases.format_author(value)
     return f"{author} {escape_unseen(value.id)}" if isinstance(value, StoredMemory) else author
 

@@ -151,7 +151,7 @@ def import_(
 
 
 def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
-    """Raise if the file is not an export, before any prompt and before a store is created."""
+    """Raise if the file is not an export, before any question and before a store is created."""
     name = "stdin" if file == STREAM else file
     try:
         with indelible.open("memory:") as rehearsal:
