@@ -31,9 +31,9 @@ files of any program: [Test with a golden SQLite file](how-to/golden-sqlite-file
 
 If the store does not exist, a command fails and creates nothing. Only `append`, `remember`,
 `import`, `copy`, `import-langchain`, `import-langgraph` and `mcp` create a store. `append`,
-`remember`, `retract`, `snapshot`, and an `export` to a new file do not ask. Every other command
-that changes something says what it will do and asks first. `--yes` confirms; without it and without
-a terminal, nothing is changed. Long operations show their progress on a terminal.
+`remember`, `retract`, `snapshot`, `reindex`, and an `export` to a new file do not ask. Every other
+command that changes something says what it will do and asks first. `--yes` confirms; without it and
+without a terminal, nothing is changed. Long operations show their progress on a terminal.
 
 ## Exit codes
 

@@ -247,8 +247,8 @@ indelible.cli.main.app = lambda **_: open("missing")
 indelible.cli.main.run()
 """
     done = run_python(command, failing, stdout=subprocess.DEVNULL)
-    assert "stdout" not in done.stderr
-    assert done.stderr.endswith("No such file or directory: 'missing'\n")
+    assert done.returncode == 4
+    assert done.stderr == "Error: [Errno 2] No such file or directory: 'missing'.\n"
 
 
 CLOSED = "import sys; sys.stdin = sys.stdout = None; from indelible.cli import run; run()"

@@ -53,6 +53,9 @@ def test_sessions_are_listed_filtered_and_ordered(reader):
     assert f'id={LONG}"' not in found
     assert "No session fits" in reader.get("/", prefix="nobody").text
     assert "No session fits" in reader.get("/", since="2100-01-01").text
+    both = reader.get("/", where="last_activity<2001-01-01", since="2000-01-01").text
+    assert "No session fits" in both
+    assert reader.get("/", where="status=active", status="expired").status == 400
 
 
 def test_a_session_shows_calls_with_their_results_and_what_is_hidden(reader):

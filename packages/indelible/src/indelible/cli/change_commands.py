@@ -17,7 +17,7 @@ from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
 from indelible.cli.output import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.content import KNOWN_ROLES
-from indelible.core.limits import TTL_S_MAX
+from indelible.core.limits import ENTRY_BYTES_MAX, TTL_S_MAX
 from indelible.errors import UsageError
 from indelible.model import Receipt, ViewChange
 
@@ -101,8 +101,13 @@ def read_stdin() -> str:
     # `run` opens this in place of a stream that the caller closed.
     if getattr(sys.stdin, "name", None) == os.devnull:
         raise UsageError("stdin is closed. Nothing was written")
+    data = sys.stdin.buffer.read(ENTRY_BYTES_MAX + 1)
+    if len(data) > ENTRY_BYTES_MAX:
+        raise UsageError(
+            f"stdin has more than {ENTRY_BYTES_MAX} bytes, the limit of an entry. Nothing was written"
+        )
     try:
-        text = sys.stdin.buffer.read().decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
             f"stdin is not UTF-8 text: {error.reason} at byte {error.start}. Nothing was written"
@@ -182,7 +187,7 @@ def trim(
     ] = None,
     any_start: Annotated[
         bool,
-        typer.Option("--any-start", help="Allow the conversation to begin in the middle of a turn."),
+        typer.Option("--any-start", help="The conversation may begin in the middle of a turn."),
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,

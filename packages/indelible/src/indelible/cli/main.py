@@ -205,7 +205,8 @@ def run() -> None:
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
     except OSError as error:
         if error.filename is not None:
-            raise
+            sys.stderr.write(f"Error: {escape_unseen(str(error))}.\n")
+            sys.exit(NO_ENGINE)
         # Stores and named files raise errors of indelible; this one is of stdout. What is left in
         # its buffer must not fail again at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

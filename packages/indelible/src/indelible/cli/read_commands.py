@@ -78,26 +78,26 @@ def sessions(
         options += [f"--where={each}" for each in where or []]
         options += [f"--order={order}", f"--limit={limit}", f"--cursor={page.cursor}"]
         call.out.note(f"There are more: {suggest_command('sessions', options=options)}")
-    if not call.out.as_json and call.out.columns < WIDE_TABLE_COLUMNS:
-        columns: tuple[str, ...] = ("session", "status", "active (UTC)")
-        rows: list[tuple[str, ...]] = [
-            (each.session_id, each.status, _format_minute(each.last_activity)) for each in page
-        ]
-    else:
-        columns = ("session", "status", "entries", "snapshots", "created (UTC)", "active (UTC)")
-        rows = [
-            (
-                each.session_id,
-                each.status,
-                str(each.entries),
-                str(each.snapshots),
-                _format_minute(each.created_at),
-                _format_minute(each.last_activity),
-            )
-            for each in page
-        ]
-    found = {"sessions": page, "cursor": page.cursor}
-    call.out.print_table(found, columns, rows, empty="No sessions.")
+    headings = ("session", "status", "entries", "snapshots", "created (UTC)", "active (UTC)")
+    rows = [
+        (
+            each.session_id,
+            each.status,
+            str(each.entries),
+            str(each.snapshots),
+            _format_minute(each.created_at),
+            _format_minute(each.last_activity),
+        )
+        for each in page
+    ]
+    is_narrow = not call.out.as_json and call.out.columns < WIDE_TABLE_COLUMNS
+    shown = (0, 1, 5) if is_narrow else range(len(headings))
+    call.out.print_table(
+        {"sessions": page, "cursor": page.cursor},
+        [headings[place] for place in shown],
+        [[row[place] for place in shown] for row in rows],
+        empty="No sessions.",
+    )
 
 
 def _format_minute(moment: datetime | None) -> str:

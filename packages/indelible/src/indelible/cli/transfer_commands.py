@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, BinaryIO, TextIO
 
 import typer
 
@@ -81,7 +82,9 @@ def export(
         )
     if session is not None:
         call.require_session(session)
-    if Path(file).is_file():
+    with _translate_file_errors(f"the file {file}"):
+        exists = Path(file).is_file()
+    if exists:
         confirm(f"The file {file} is there already and will be replaced.", yes=yes)
     if html and session is not None:
         _export_page(call, file, session, redact=redact)
@@ -191,6 +194,9 @@ def _refuse_existing(call: CommandContext, names: list[str]) -> None:
 def _open_target(file: str) -> Iterator[str | TextIO]:
     """Return the name of a file, which the export replaces atomically, or an open stream."""
     if file == STREAM:
+        # `run` opens this in place of a stream that the caller closed.
+        if getattr(sys.stdout, "name", None) == os.devnull:
+            raise UsageError("stdout is closed. Nothing was exported")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
@@ -205,14 +211,16 @@ def _open_target(file: str) -> Iterator[str | TextIO]:
 @contextmanager
 def _open_source(file: str) -> Iterator[TextIO]:
     """Open the input so that it can be read twice: once for the ids, once to import."""
-    if file != STREAM:
-        with Path(file).open(encoding="utf-8", newline="\n") as stream:
-            yield stream
-        return
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as copy:
-        shutil.copyfileobj(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), copy)
-        copy.seek(0)
-        yield copy
+    with ExitStack() as stack:
+        source: BinaryIO = sys.stdin.buffer
+        if file != STREAM:
+            source = stack.enter_context(Path(file).open("rb"))
+        if file == STREAM or not source.seekable():
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(source, copy)
+            copy.seek(0)
+            source = copy
+        yield stack.enter_context(io.TextIOWrapper(source, "utf-8", newline="\n"))
 
 
 @contextmanager
@@ -224,7 +232,8 @@ def _translate_file_errors(name: str, advice: str = "") -> Iterator[None]:
         # The reader closed the pipe; typer handles it.
         raise
     except OSError as error:
-        raise UnavailableError(f"{name} cannot be used: {error.strerror}{advice}") from error
+        reason = error.strerror or error
+        raise UnavailableError(f"{name} cannot be used: {reason}{advice}") from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{name} is not an export of indelible: it is not UTF-8 text") from error
 

@@ -80,11 +80,11 @@ class Pages:
         if order is None:
             engine = (await self.store.claims()).engine
             order = "" if engine in UNORDERED_ENGINES else "-last_activity"
-        where = parse_conditions([condition] if condition else [])
-        if since := fields.get("since", ""):
-            where.update(parse_conditions([f"last_activity>={since}"]))
-        if status:
-            where["status"] = {"$eq": status}
+        since = fields.get("since", "")
+        conditions = [condition] if condition else []
+        conditions += [f"last_activity>={since}"] if since else []
+        conditions += [f"status={status}"] if status else []
+        where = parse_conditions(conditions)
         page = await self.store.list_sessions(
             prefix=prefix,
             where=where,
