@@ -13,9 +13,9 @@ from examples.demo import workers
 from examples.demo.conversation import (
     Line,
     Turn,
-    make_conversation,
     are_positions_dense,
     find_whole_turns,
+    make_conversation,
 )
 from examples.demo.processes import ask, ask_all, kill_after, make_barrier
 from examples.demo.sides import Memory, Transcript
@@ -154,9 +154,7 @@ def run_kill(opener: Callable[[Path], Transcript], folder: Path, *, after: int) 
     return reopen(opener, path, acknowledged)
 
 
-def reopen(
-    opener: Callable[[Path], Transcript], path: Path, acknowledged: Sequence[Turn]
-) -> Kill:
+def reopen(opener: Callable[[Path], Transcript], path: Path, acknowledged: Sequence[Turn]) -> Kill:
     """What is there of the turns that were acknowledged, and of the one that was under way."""
     said = make_conversation(speaker=1, turns=len(acknowledged) + 1)
     try:

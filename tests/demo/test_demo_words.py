@@ -9,9 +9,9 @@ from examples.demo import prose, tables
 from examples.demo.acts import Crowd, Kill, Kills, Rollback, State
 from examples.demo.conversation import (
     Line,
-    make_conversation,
     are_positions_dense,
     find_whole_turns,
+    make_conversation,
 )
 
 HELD = Crowd(turns_each=80, acknowledged=640, refused=0, found=640, lost=0, torn=0)
