@@ -104,8 +104,8 @@ def read_stdin() -> str:
     data = sys.stdin.buffer.read(ENTRY_BYTES_MAX + 1)
     if len(data) > ENTRY_BYTES_MAX:
         raise UsageError(
-            f"stdin has more than {ENTRY_BYTES_MAX} bytes, the most that an entry takes. Nothing was"
-            " written"
+            f"stdin has more than {ENTRY_BYTES_MAX} bytes, the most that an entry takes."
+            " Nothing was written"
         )
     try:
         text = data.decode()
