@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib.util import find_spec
@@ -21,6 +22,9 @@ def run() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115, PTH123 (open until the end)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Where the locale has no UTF-8, other characters are escaped.
+        sys.stdout.reconfigure(errors="backslashreplace")
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
     if missing:
         sys.stderr.write(

@@ -212,7 +212,10 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(WRONG_DATA)
-        sys.stderr.write(f"Error: stdout cannot be written: {error.strerror}.\n")
+        sys.stderr.write(
+            f"Error: stdout cannot be written: {error.strerror}."
+            " What was changed before that stays changed.\n"
+        )
         sys.exit(NO_ENGINE)
     finally:
         if note := suggestions.get_password_note():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from enum import StrEnum
@@ -15,8 +16,9 @@ from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import AnySession, DryRun, SessionId, StoreUrl, Yes
 from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.cli.suggestions import suggest_command
-from indelible.core.limits import UNDO_WINDOW_S
-from indelible.errors import FormatError
+from indelible.core.audit import KEY_VARIABLE
+from indelible.core.limits import TTL_S_MAX, UNDO_WINDOW_S
+from indelible.errors import FormatError, UsageError
 from indelible.model import (
     AuditLine,
     Claims,
@@ -34,6 +36,7 @@ from indelible.printable import escape_unseen
 
 DAY_S = 24 * 3600
 UNDO_DAYS = UNDO_WINDOW_S / DAY_S
+UNDO_DAYS_MAX = TTL_S_MAX / DAY_S
 
 
 @on_store("doctor agent.db", "doctor --url agent.db --json")
@@ -84,6 +87,8 @@ def verify(
     ] = None,
 ) -> None:
     """Read and check everything; exits 1 if something is wrong."""
+    if head is not None and (session is None or not os.environ.get(KEY_VARIABLE)):
+        raise UsageError(f"--head needs a SESSION, and the audit key in {KEY_VARIABLE}")
     # A session that was forgotten still has its audit.
     if session is not None and head is None:
         call.require_session(session)
@@ -184,7 +189,10 @@ def vacuum(
     undo_days: Annotated[
         float,
         typer.Option(
-            min=0.0, metavar="DAYS", help="Keep entries that were hidden in the last DAYS days."
+            min=0.0,
+            max=UNDO_DAYS_MAX,
+            metavar="DAYS",
+            help="Keep entries that were hidden in the last DAYS days.",
         ),
     ] = UNDO_DAYS,
     dry_run: DryRun = False,

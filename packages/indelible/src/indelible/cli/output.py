@@ -129,11 +129,12 @@ def build_console(pager: IO[str] | None = None) -> Console:
     """
     from rich.console import Console  # noqa: PLC0415
 
-    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    # Some terminals and CI systems set COLUMNS=0; rich would then print nothing.
+    piped = not sys.stdout.isatty() and os.environ.get("COLUMNS", "0") == "0"
     return Console(
         file=pager,
         force_terminal=None if pager is None else True,
-        width=PIPE_COLUMNS if piped else None,
+        width=PIPE_COLUMNS if piped else shutil.get_terminal_size().columns,
         highlight=False,
         markup=False,
         emoji=False,

@@ -21,6 +21,7 @@ from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId
 from indelible.cli.output import Output
 from indelible.cli.suggestions import suggest_command
+from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
 from indelible.model import (
     Change,
@@ -65,7 +66,8 @@ def show(
     session: SessionId,
     *,
     last: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the newest N entries.")
+        int | None,
+        typer.Option(min=1, max=LOG_ENTRIES_MAX, metavar="N", help="Only the newest N entries."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Print whole contents, not one line of each.")

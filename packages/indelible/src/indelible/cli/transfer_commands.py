@@ -76,6 +76,7 @@ def export(
     if (html and session is None) or (redact and not html):
         wrong = "--html takes one SESSION" if html else "--redact goes with --html"
         raise UsageError(f"{wrong}. Nothing was written")
+    _require_name(file, "FILE")
     if file == STREAM and call.out.as_json:
         raise UsageError(
             "--json and a FILE of - both want stdout; name a file, or leave out --json"
@@ -121,6 +122,8 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
 
 def _print_exported(call: CommandContext, file: str, report: object, what: str) -> None:
     if file == STREAM:
+        # Raises if the end of the export cannot be written.
+        sys.stdout.flush()
         call.out.note(f"Exported {what}.")
     else:
         call.out.print_result(report, [f"Exported {what}."])
@@ -135,7 +138,9 @@ def import_(
     yes: Yes = False,
 ) -> None:
     """Import the sessions of an exported file into a store, which may be new."""
-    with _translate_file_errors(f"the file {file}"), _open_source(file) as source:
+    _require_name(file, "FILE")
+    name = "stdin" if file == STREAM else f"the file {file}"
+    with _translate_file_errors(name), _open_source(file) as source:
         _check_header(call, file, source)
         if dry_run:
             with indelible.open("memory:") as rehearsal:
@@ -151,6 +156,12 @@ def import_(
                 report = call.store.import_(source, progress=tell)
     verb = "Would import" if dry_run else "Imported"
     call.out.print_result(report, [f"{verb} {phrases.format_totals(report)}."])
+
+
+def _require_name(file: str, what: str) -> None:
+    """Refuse an empty name, as of an unset variable: to `Path` it is the current folder."""
+    if not file:
+        raise UsageError(f"{what} is empty: name a file")
 
 
 def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
@@ -184,7 +195,7 @@ def _refuse_existing(call: CommandContext, names: list[str]) -> None:
     if there:
         listed = ", ".join(map(repr, there[:5])) + (", …" if len(there) > 5 else "")
         raise ConflictError(
-            f"{phrases.format_count(len(there), 'session')} of the file exist in the store already:"
+            f"the store already has {phrases.format_count(len(there), 'session')} of the file:"
             f" {listed}. Nothing was imported. Import into another store, or forget them first",
             reason="exists",
         )
@@ -235,7 +246,9 @@ def _translate_file_errors(name: str, advice: str = "") -> Iterator[None]:
         reason = error.strerror or error
         raise UnavailableError(f"{name} cannot be used: {reason}{advice}") from error
     except UnicodeDecodeError as error:
-        raise FormatError(f"{name} is not an export of indelible: it is not UTF-8 text") from error
+        raise FormatError(
+            f"{name} is not an export of indelible: it is not UTF-8 text. Nothing was imported"
+        ) from error
 
 
 Source = Annotated[
@@ -379,6 +392,7 @@ def import_langchain(
     Each history becomes a session with the same id. Existing sessions are not overwritten, the
     source is only read, and an interrupted import is completed by running it again.
     """
+    _require_name(source, "SOURCE")
     found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
         confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
@@ -415,6 +429,7 @@ def import_langgraph(
     Every checkpoint is read back and compared. Existing threads are not overwritten, the source is
     only read, and an interrupted import is completed by running it again.
     """
+    _require_name(source, "SOURCE")
     with import_extra():
         from indelible.adapters import langgraph_import  # noqa: PLC0415
         from indelible.adapters.langgraph_saver import IndelibleSaver  # noqa: PLC0415
