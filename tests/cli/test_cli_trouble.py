@@ -321,3 +321,19 @@ indelible.cli.run()
 """
     done = run_python(command, interrupted, stdout=subprocess.DEVNULL)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_while_json_is_written_prints_no_traceback(command):
+    interrupted = """
+import pydantic_core
+import indelible.cli.main
+
+def interrupt():
+    raise KeyboardInterrupt
+    yield
+
+indelible.cli.main.app = lambda **_: pydantic_core.to_json(interrupt())
+indelible.cli.main.run()
+"""
+    done = run_python(command, interrupted, stdout=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import PydanticSerializationError
 from typer.core import TyperGroup
 from typer.main import get_command
 
 import indelible
 from indelible.cli import (
+    INTERRUPTED,
     NO_ENGINE,
     WRONG_DATA,
     WRONG_USAGE,
@@ -203,6 +205,11 @@ def run() -> None:
         arguments = sys.argv[1:]
         takes_key = has_option(arguments[0], "--key")
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
+    except PydanticSerializationError as error:
+        # pydantic wraps the exception of a Ctrl-C while it writes JSON.
+        if "KeyboardInterrupt" not in str(error):
+            raise
+        sys.exit(INTERRUPTED)
     except OSError as error:
         if error.filename is not None:
             sys.stderr.write(f"Error: {escape_unseen(str(error))}.\n")

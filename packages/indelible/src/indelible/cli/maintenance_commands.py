@@ -170,11 +170,17 @@ def repair(
         steps = "\n".join(f"  {_format_action(action)}" for action in report.actions)
         confirm(f"The repair does this:\n{steps}", yes=yes)
         report = call.store.repair(session)
+    # What is left as it is has no positions.
+    left = sum(not action.positions for action in report.actions)
     done = "Nothing was changed." if report.dry_run else "Repaired."
+    if left:
+        done = f"Cannot repair {phrases.format_count(left, 'session')}."
     lines = (
         [*map(_format_action, report.actions), done] if report.actions else ["Nothing to repair."]
     )
     call.out.print_result(report, lines)
+    if left:
+        raise typer.Exit(WRONG_DATA)
 
 
 def _format_action(action: RepairAction) -> str:
