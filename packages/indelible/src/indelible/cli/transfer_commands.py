@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO, TextIO
+from typing import IO, Annotated, TextIO
 
 import typer
 
@@ -223,7 +223,7 @@ def _open_target(file: str) -> Iterator[str | TextIO]:
 def _open_source(file: str) -> Iterator[TextIO]:
     """Open the input so that it can be read twice: once for the ids, once to import."""
     with ExitStack() as stack:
-        source: BinaryIO = sys.stdin.buffer
+        source: IO[bytes] = sys.stdin.buffer
         if file != STREAM:
             source = stack.enter_context(Path(file).open("rb"))
         if file == STREAM or not source.seekable():
