@@ -12,55 +12,54 @@ from typing import Any
 
 import typer.main
 
-from indelible.cli.command import list_shared_names
 from indelible.cli.main import app
+from indelible.cli.options import SHARED_PANEL
 from memory_contract.cli.main import build_parser as build_kit_parser
 from pytest_snapshot_db.cli import build_parser
 
 OPENING = """\
 # Commands
 
-Every command that works on a store of ours names it by `--url`, or by the environment variable
+Commands of `indelible` (extra `cli`) name the store with `--url` or the environment variable
 `INDELIBLE_URL`: a file name such as `agent.db`, or a server such as `redis://localhost`. `copy`
-works on two, and takes them as arguments. A password belongs into the environment, where no list of
-processes shows it. `indelible COMMAND --help` says what is here, and
-`indelible --install-completion` teaches the shell to complete commands and ids; only ids of
-letters, digits and `_ . : @ / + -`, since a shell may take others for code. The command needs the
-extra `cli`. [`memory-contract`](#memory-contract) is the command of the contract kit, for any
+takes two stores as arguments. Put passwords into the environment: other users can read a command
+line. `indelible COMMAND --help` prints what is on this page. `indelible --install-completion` makes
+the shell complete commands and ids (only ids of letters, digits and `_ . : @ / + -`, which no shell
+takes for code). [`memory-contract`](#memory-contract) is the command of the contract kit, for any
 store: [Check your store](how-to/check-your-store.md). [`snapshot-db`](#snapshot-db) works on SQLite
 files of any program: [Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
-A store that is not there is an error and is never made in passing; only `append`, `remember`,
-`import`, `copy`, `import-langchain`, `import-langgraph` and `mcp` begin one. `append`, `remember`,
-`retract` and `snapshot` only add and do not ask, and neither does an `export` to a new file. Every
-other command that changes something says what it will do and asks; `--yes` answers, and without a
-terminal and without `--yes` nothing is changed. Long work shows its progress on a terminal.
+If the store does not exist, a command fails and creates nothing. Only `append`, `remember`,
+`import`, `copy`, `import-langchain`, `import-langgraph` and `mcp` create a store. `append`,
+`remember`, `retract`, `snapshot`, `reindex`, and an `export` to a new file do not ask. Every other
+command that changes something says what it will do and asks first. `--yes` confirms; without it and
+without a terminal, nothing is changed. Long operations show their progress on a terminal.
 
 ## Exit codes
 
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the data is wrong or in danger, an id is not there, a contract is broken, or files differ |
+| 1 | the data is wrong or in danger, an id does not exist, a contract is broken, or files differ |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
-| 3 | commands of the kit alone: nothing failed, but something could not be decided or did not run |
+| 3 | only `memory-contract`: nothing failed, but something could not be decided or did not run |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
 | 130 | interrupted by Ctrl-C; at a question, nothing was changed |
 
-Errors are a sentence or two on stderr. Where a write may have landed, they give its key and the
-command that lands it exactly once. A command that a message proposes repeats the `--url` and
-`--namespace` of yours, without the password of a URL: for PostgreSQL it is taken from `PGPASSWORD`,
-else it is written in place of `***`.
+Errors are a sentence or two on stderr. If a write may have succeeded, the error gives its key and
+the command that completes it exactly once. Commands in messages repeat your `--url` and
+`--namespace`, but no password: for PostgreSQL, set `PGPASSWORD`; for others, write the password in
+place of `***`.
 
-## Options of every command that works on a store
+## Options of every command on a store
 """
 
 
 KIT = """
 # memory-contract
 
-The command of the contract kit. It works on stores of its own making: what a store holds is not
-touched. Targets are named as [Check your store](how-to/check-your-store.md) says."""
+The command of the contract kit. It works on stores that it creates, and does not touch existing
+data. [Check your store](how-to/check-your-store.md) says how to name a target."""
 
 GOLDENS = """
 # snapshot-db
@@ -68,30 +67,29 @@ GOLDENS = """
 The command of pytest-snapshot-db, for the goldens of any project."""
 
 
-def reference() -> str:
-    """The whole document."""
+def build_reference() -> str:
+    """Build the whole document."""
     group: Any = typer.main.get_command(app)
-    commands = dict(every_command(group))
-    first = next(iter(commands.values()))
-    shared = [each for each in first.params if each.name in list_shared_names()]
-    parts = [OPENING, *_options(shared)]
+    commands = group.commands
+    shared = [each for each in commands["sessions"].params if _is_shared(each)]
+    parts = [OPENING, *_format_options(shared)]
     for name, command in commands.items():
-        parts += ["", *_section(name, command)]
-    parts += [KIT, *_parser_sections("memory-contract", build_kit_parser())]
-    parts += [GOLDENS, *_parser_sections("snapshot-db", build_parser())]
+        parts += ["", *_format_command(name, command)]
+    parts += [KIT, *_format_parser("memory-contract", build_kit_parser())]
+    parts += [GOLDENS, *_format_parser("snapshot-db", build_parser())]
     return "\n".join(parts) + "\n"
 
 
-def parser_commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The subcommands of a parser by name."""
+def list_parser_commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """List the subcommands of a parser by name."""
     for action in parser._subparsers._group_actions:  # type: ignore[union-attr]  # noqa: SLF001
         assert isinstance(action.choices, dict)
         return action.choices
     raise AssertionError("it has no commands")
 
 
-def _parser_sections(program: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    for name, command in parser_commands(parser).items():
+def _format_parser(program: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    for name, command in list_parser_commands(parser).items():
         yield f"\n## {program} {name}\n"
         yield f"{command.description}\n"
         yield "```console"
@@ -104,23 +102,16 @@ def _parser_sections(program: str, parser: argparse.ArgumentParser) -> Iterator[
                 names = ", ".join(sorted(each.option_strings, key=len, reverse=True))
                 value = str(each.metavar) if each.nargs != 0 else ""
                 shown = " ".join(filter(None, (names, value)))
-                yield f"| `{shown}` | {_cell(each.help)} |"
+                yield f"| `{shown}` | {_format_cell(each.help)} |"
 
 
-def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """The commands of a group and of the groups in it, by all the words that call them."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from every_command(command, f"{before}{name} ")
-        else:
-            yield before + name, command
+def _is_shared(parameter: Any) -> bool:
+    return getattr(parameter, "rich_help_panel", None) == SHARED_PANEL
 
 
-def _section(name: str, command: Any) -> Iterator[str]:
-    names = {each.name for each in command.params}
-    # Those of the kit have no store of ours to name, and say all that they take.
-    shared = list_shared_names() if "url" in names else frozenset()
-    own = [each for each in command.params if each.name not in shared]
+def _format_command(name: str, command: Any) -> Iterator[str]:
+    # `copy` takes two stores, and lists all of its options.
+    own = [each for each in command.params if name == "copy" or not _is_shared(each)]
     arguments = [each for each in own if each.param_type_name == "argument"]
     options = [each for each in own if each.param_type_name == "option"]
     yield f"## {name}\n"
@@ -131,31 +122,28 @@ def _section(name: str, command: Any) -> Iterator[str]:
     yield "```"
     if arguments:
         yield "\n| argument | |\n|---|---|"
-        yield from (f"| {_argument(each)} | {_cell(each.help)} |" for each in arguments)
+        for each in arguments:
+            shown = each.metavar if each.required else f"[{each.metavar}]"
+            yield f"| `{shown}` | {_format_cell(each.help)} |"
     if options:
         yield ""
-        yield from _options(options)
+        yield from _format_options(options)
 
 
-def _options(options: Iterable[Any]) -> Iterator[str]:
+def _format_options(options: Iterable[Any]) -> Iterator[str]:
     yield "| option | |\n|---|---|"
     for each in options:
         names = ", ".join(sorted(each.opts, key=len, reverse=True))
         value = "" if each.is_flag else f" {each.metavar}"
         variable = f" Or set `{each.envvar}`." if each.envvar else ""
-        default = f" Default: {each.default:g}." if isinstance(each.default, (int, float)) else ""
-        if each.is_flag:
-            default = ""
-        yield f"| `{names}{value}` | {_cell(each.help)}{variable}{default} |"
+        has_default = isinstance(each.default, (int, float)) and not each.is_flag
+        default = f" Default: {each.default:g}." if has_default else ""
+        yield f"| `{names}{value}` | {_format_cell(each.help)}{variable}{default} |"
 
 
-def _argument(argument: Any) -> str:
-    return f"`{argument.metavar}`" if argument.required else f"`[{argument.metavar}]`"
-
-
-def _cell(text: str | None) -> str:
+def _format_cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(build_reference(), end="")

@@ -54,14 +54,14 @@ def convert(source: Path) -> str:
     text = HEADER.format(source=source.name) + text
     # Imports that are not needed any more, their order, and lines that have become shorter.
     for command in (["check", "--fix", "--quiet", "--select", "I,F401"], ["format", "--quiet"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(twin_of(source))]
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(get_twin(source))]
         text = subprocess.run(  # noqa: S603 (a fixed command)
             [*ruff, "-"], input=text, text=True, capture_output=True, check=True
         ).stdout
     return text
 
 
-def twin_of(source: Path) -> Path:
+def get_twin(source: Path) -> Path:
     """Return where the blocking twin stands."""
     return source.with_name(source.name.replace("_async.py", ".py"))
 
@@ -71,7 +71,7 @@ def main() -> int:
     stale = []
     for name in SOURCES:
         source = ROOT / name
-        twin, text = twin_of(source), convert(source)
+        twin, text = get_twin(source), convert(source)
         if twin.exists() and twin.read_text("utf-8") == text:
             continue
         if "--check" in sys.argv[1:]:

@@ -13,11 +13,11 @@ from examples.demo import workers
 from examples.demo.conversation import (
     Line,
     Turn,
-    conversation,
-    positions_are_dense,
-    whole_turns,
+    are_positions_dense,
+    find_whole_turns,
+    make_conversation,
 )
-from examples.demo.processes import ask, ask_all, barrier, kill_after
+from examples.demo.processes import ask, ask_all, kill_after, make_barrier
 from examples.demo.sides import Memory, Transcript
 
 PROCESSES: Final = 8
@@ -46,7 +46,7 @@ class Crowd:
         return whole and 0 < self.acknowledged <= self.found <= at_most
 
 
-def crowd(
+def run_crowd(
     opener: Callable[[Path], Transcript],
     folder: Path,
     *,
@@ -56,11 +56,11 @@ def crowd(
     """Processes add to one session, beginning together."""
     path = folder / f"crowd-{turns_each}"
     opener(path).close()
-    parts = [conversation(speaker=n, turns=turns_each) for n in range(1, processes + 1)]
-    start = barrier(processes)
+    parts = [make_conversation(speaker=n, turns=turns_each) for n in range(1, processes + 1)]
+    start = make_barrier(processes)
     talked = ask_all(workers.talk, [(start, opener, path, part) for part in parts])
     with closing(opener(path)) as memory:
-        found, torn = whole_turns(memory.lines(), [turn for part in parts for turn in part])
+        found, torn = find_whole_turns(memory.lines(), [turn for part in parts for turn in part])
     acknowledged = {turn for one in talked for turn in one.acknowledged}
     return Crowd(
         turns_each=turns_each,
@@ -72,10 +72,10 @@ def crowd(
     )
 
 
-def crowd_until_lost(opener: Callable[[Path], Transcript], folder: Path) -> Crowd:
+def run_crowd_until_lost(opener: Callable[[Path], Transcript], folder: Path) -> Crowd:
     """A race needs no luck to be there, only to be seen: try with more turns, a few times."""
     for turns_each in TURNS_TRIED:
-        result = crowd(opener, folder, turns_each=turns_each)
+        result = run_crowd(opener, folder, turns_each=turns_each)
         if result.lost:
             break
     return result
@@ -106,7 +106,7 @@ class Rollback:
         return exact and self.left == self.taken
 
 
-def rollback(opener: Callable[[Path], Memory], folder: Path) -> Rollback:
+def run_rollback(opener: Callable[[Path], Memory], folder: Path) -> Rollback:
     """A takes snapshots and exits, B errs and rolls back, C looks what is left of them."""
     path = folder / "rollback"
     taken = ask(workers.take_snapshots, opener, path)
@@ -116,14 +116,14 @@ def rollback(opener: Callable[[Path], Memory], folder: Path) -> Rollback:
     back, forward = seen.states
     return Rollback(
         taken=len(taken),
-        after_mistake=_compared(after_mistake, last.lines),
+        after_mistake=_compare(after_mistake, last.lines),
         left=len({one.snapshot_id for one in taken}.intersection(seen.left)),
-        back=_compared(back, first.lines),
-        forward=_compared(forward, last.lines),
+        back=_compare(back, first.lines),
+        forward=_compare(forward, last.lines),
     )
 
 
-def _compared(shown: list[Line] | None, expected: list[Line]) -> State:
+def _compare(shown: list[Line] | None, expected: list[Line]) -> State:
     if shown is None:
         return State.IMPOSSIBLE
     return State.EXACT if shown == expected else State.DIFFERENT
@@ -147,18 +147,16 @@ class Kill:
         return whole and self.lost == 0 and self.found <= self.acknowledged + 1
 
 
-def kill(opener: Callable[[Path], Transcript], folder: Path, *, after: int) -> Kill:
+def run_kill(opener: Callable[[Path], Transcript], folder: Path, *, after: int) -> Kill:
     """Kill a writer after some acknowledgements, in whatever it is doing then, and reopen."""
     path = folder / f"kill-{after}"
     acknowledged = kill_after(after, workers.talk_until_killed, opener, path)
-    return reopened(opener, path, acknowledged)
+    return reopen(opener, path, acknowledged)
 
 
-def reopened(
-    opener: Callable[[Path], Transcript], path: Path, acknowledged: Sequence[Turn]
-) -> Kill:
+def reopen(opener: Callable[[Path], Transcript], path: Path, acknowledged: Sequence[Turn]) -> Kill:
     """What is there of the turns that were acknowledged, and of the one that was under way."""
-    said = conversation(speaker=1, turns=len(acknowledged) + 1)
+    said = make_conversation(speaker=1, turns=len(acknowledged) + 1)
     try:
         with closing(opener(path)) as memory:
             lines = memory.lines()
@@ -172,13 +170,13 @@ def reopened(
             dense=False,
             unreadable=type(error).__name__,
         )
-    found, torn = whole_turns(lines, said)
+    found, torn = find_whole_turns(lines, said)
     return Kill(
         acknowledged=len(acknowledged),
         found=len(found),
         lost=len(set(acknowledged).difference(found)),
         torn=torn,
-        dense=positions_are_dense(lines),
+        dense=are_positions_dense(lines),
     )
 
 
@@ -219,6 +217,6 @@ class Kills:
         return sum(one.unreadable is not None for one in self.each)
 
 
-def kills(opener: Callable[[Path], Transcript], folder: Path) -> Kills:
+def run_kills(opener: Callable[[Path], Transcript], folder: Path) -> Kills:
     """The same number of kills for each side, and all of them are shown."""
-    return Kills(tuple(kill(opener, folder, after=after) for after in KILLED_AFTER))
+    return Kills(tuple(run_kill(opener, folder, after=after) for after in KILLED_AFTER))

@@ -21,7 +21,7 @@ class Line(NamedTuple):
     text: str
 
 
-def conversation(*, speaker: int, turns: int) -> list[Turn]:
+def make_conversation(*, speaker: int, turns: int) -> list[Turn]:
     """One speaker's part. No two turns are alike, so that each can be looked for by itself."""
     return [
         Turn(f"Where is order {speaker}-{n}?", f"Order {speaker}-{n} arrives on day {n % 7 + 1}.")
@@ -29,7 +29,7 @@ def conversation(*, speaker: int, turns: int) -> list[Turn]:
     ]
 
 
-def whole_turns(lines: Sequence[Line], said: Collection[Turn]) -> tuple[list[Turn], int]:
+def find_whole_turns(lines: Sequence[Line], said: Collection[Turn]) -> tuple[list[Turn], int]:
     """The turns that stand there question first and answer next, and how many lines fit none."""
     known = set(said)
     found: list[Turn] = []
@@ -46,6 +46,6 @@ def whole_turns(lines: Sequence[Line], said: Collection[Turn]) -> tuple[list[Tur
     return found, torn
 
 
-def positions_are_dense(lines: Sequence[Line]) -> bool:
+def are_positions_dense(lines: Sequence[Line]) -> bool:
     """Whether the lines are numbered 0, 1, 2 and so on, without a gap or a double."""
     return [line.position for line in lines] == list(range(len(lines)))

@@ -22,14 +22,14 @@ CREATE TABLE IF NOT EXISTS snapshot (id INTEGER PRIMARY KEY, label TEXT, message
 LOCK_TIMEOUT_S: Final = 30.0
 
 
-def _messages_of(turn: Turn) -> list[Message]:
+def _to_messages(turn: Turn) -> list[Message]:
     return [
         {"role": "user", "content": turn.human},
         {"role": "assistant", "content": turn.ai},
     ]
 
 
-def _numbered(messages: list[Message]) -> list[Line]:
+def _number_lines(messages: list[Message]) -> list[Line]:
     return [Line(n, message["role"], message["content"]) for n, message in enumerate(messages)]
 
 
@@ -43,7 +43,7 @@ class NaiveStore:
     def save_turn(self, turn: Turn) -> None:
         """Load, append, write back: whatever others wrote in between is overwritten."""
         messages = self._load()
-        messages += _messages_of(turn)
+        messages += _to_messages(turn)
         with self._db:
             self._write(messages)
 
@@ -56,7 +56,7 @@ class NaiveStore:
 
     def lines(self) -> list[Line]:
         """The list, numbered from 0."""
-        return _numbered(self._load())
+        return _number_lines(self._load())
 
     def save_snapshot(self, label: str) -> str:
         """A copy of the list."""
@@ -72,11 +72,11 @@ class NaiveStore:
         return [str(row[0]) for row in self._db.execute("SELECT id FROM snapshot ORDER BY id")]
 
     def rollback(self, snapshot_id: str) -> None:
-        """Make the session anew from a snapshot's copy, so that no reader sees half of it.
+        """Rebuild the session from a snapshot's copy, so that no reader sees half of it.
 
-        Here is the bug. Emptying the history and filling it again were two transactions once, and a
-        crash in between left nothing. The refactoring that made them one begins with `_reset`,
-        which was there already, and which empties every table of the session: the snapshots too.
+        Here is the bug. Emptying the history and filling it again used to be two transactions, and
+        a crash in between left nothing. The refactoring that made them one calls `_reset`, which
+        existed already and empties every table of the session: the snapshots too.
         """
         row = self._db.execute(
             "SELECT messages FROM snapshot WHERE id = ?", (snapshot_id,)
@@ -88,7 +88,7 @@ class NaiveStore:
             self._write(json.loads(row[0]))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _reset(self) -> None:
@@ -111,15 +111,15 @@ class NaiveFile:
         self._path = path
 
     def save_turn(self, turn: Turn) -> None:
-        """Opening the file to write empties it; until the dump is through, it holds no history."""
+        """Opening the file to write empties it; until the dump is complete, the history is gone."""
         messages = self._load()
-        messages += _messages_of(turn)
+        messages += _to_messages(turn)
         with self._path.open("w", encoding="utf-8") as file:
             json.dump(messages, file)
 
     def lines(self) -> list[Line]:
-        """The list, numbered from 0. A file that is no JSON any more raises a ValueError."""
-        return _numbered(self._load())
+        """The list, numbered from 0. A file that is not JSON raises a ValueError."""
+        return _number_lines(self._load())
 
     def close(self) -> None:
         """Nothing is held between calls."""

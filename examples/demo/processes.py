@@ -28,7 +28,7 @@ class ChildDiedError(Exception):
     """A process of the demo ended, or hung, without an answer."""
 
 
-def barrier(parties: int) -> Barrier:
+def make_barrier(parties: int) -> Barrier:
     """A line that nobody crosses before all are there."""
     return SPAWN.Barrier(parties)
 
@@ -36,7 +36,7 @@ def barrier(parties: int) -> Barrier:
 def ask(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `work` in a process of its own and wait until that process is gone."""
     with _child(_answer, work, args, kwargs) as (process, pipe):
-        answer: T = _answered(process, pipe)
+        answer: T = _wait_for_answer(process, pipe)
         return answer
 
 
@@ -44,7 +44,7 @@ def ask_all(work: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]
     """Run `work` once for each tuple of arguments, in as many processes at the same time."""
     with ExitStack() as running:
         children = [running.enter_context(_child(_answer, work, args, {})) for args in calls]
-        return [_answered(process, pipe) for process, pipe in children]
+        return [_wait_for_answer(process, pipe) for process, pipe in children]
 
 
 def kill_after(
@@ -52,7 +52,7 @@ def kill_after(
 ) -> list[T]:
     """Let `work` yield `count` times, SIGKILL it soon after; everything that it had yielded."""
     with _child(_stream, work, args, kwargs) as (process, pipe):
-        heard = [_received(process, pipe) for _ in range(count)]
+        heard = [_receive(process, pipe) for _ in range(count)]
         # At once would always be at the beginning of the next turn, and spare what comes later.
         time.sleep(random.uniform(0, KILL_WITHIN_S))
         process.kill()
@@ -105,13 +105,13 @@ def _stream(
         pipe.send(item)
 
 
-def _answered(process: SpawnProcess, pipe: Connection) -> Any:
-    answer = _received(process, pipe)
+def _wait_for_answer(process: SpawnProcess, pipe: Connection) -> Any:
+    answer = _receive(process, pipe)
     process.join(ANSWER_TIMEOUT_S)
     return answer
 
 
-def _received(process: SpawnProcess, pipe: Connection) -> Any:
+def _receive(process: SpawnProcess, pipe: Connection) -> Any:
     try:
         if pipe.poll(ANSWER_TIMEOUT_S):
             return pipe.recv()

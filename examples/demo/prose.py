@@ -28,16 +28,15 @@ CROWD: Final = (
 
 ROLLBACK: Final = (
     "Process A talks, takes snapshots and exits. In process B the agent makes a bad tool call, "
-    "and B rolls back to the last snapshot. Process C comes later and wants the snapshots. "
-    "The naive store's rollback had a small refactoring: it makes the session anew inside one "
-    "transaction."
+    "and B rolls back to the last snapshot. Process C comes later and uses the snapshots. "
+    "The naive store's rollback was refactored: it now rebuilds the session in one transaction."
 )
 
 KILLS: Final = (
     "A process saves turn after turn and reports each one that was acknowledged; then it is "
     "killed with SIGKILL at a random moment, and the file is opened again. SQLite would save "
     "the naive store of act 1 here, so the naive side is the other common kind: a JSON file, "
-    "written anew for each turn."
+    "rewritten for each turn."
 )
 
 
@@ -52,8 +51,8 @@ def about_crowd(naive: Crowd, ours: Crowd) -> str:
     else:
         seen = (
             f"The naive store lost nothing in {len(TURNS_TRIED)} attempts with up to "
-            f"{naive.turns_each} turns for each process: the gap between its load and its write "
-            "is there, and this run did not hit it."
+            f"{naive.turns_each} turns for each process: there is a gap between its load and its "
+            "write, and this run did not hit it."
         )
     if not ours.held:
         return f"{seen} indelible did not hold: {ours.lost} lost, {ours.torn} lines out of place."
@@ -65,8 +64,8 @@ def about_rollback(naive: Rollback, ours: Rollback) -> str:
     if naive.left < naive.taken:
         green = "The history is exact, so a test of the rollback stays green. "
         seen = (
-            f"{green if naive.after_mistake is State.EXACT else ''}But what was made anew "
-            f"includes the snapshots: {naive.taken - naive.left} of {naive.taken} are gone, and "
+            f"{green if naive.after_mistake is State.EXACT else ''}But rebuilding the session "
+            f"deleted its snapshots: {naive.taken - naive.left} of {naive.taken} are gone, and "
             "only the next process notices."
         )
     else:
@@ -74,8 +73,8 @@ def about_rollback(naive: Rollback, ours: Rollback) -> str:
     if not ours.held:
         return f"{seen} indelible did not hold: {ours.left} of {ours.taken} snapshots left."
     return (
-        f"{seen} In indelible a rollback only changes which entries show. It has nothing to "
-        "rebuild and no statement that deletes."
+        f"{seen} In indelible a rollback only changes which entries are visible. It rebuilds "
+        "nothing and deletes nothing."
     )
 
 
@@ -88,7 +87,7 @@ def about_kills(naive: Kills, ours: Kills) -> str:
             f"and filling it again, and the whole history went with it: {naive.lost} turns."
         )
     elif naive.lost:
-        seen = f"The JSON file could be read after each kill, and lacked {naive.lost} turns."
+        seen = f"The JSON file could be read after each kill, but {naive.lost} turns were missing."
     else:
         seen = (
             f"The JSON file came through all {count} kills of this run: none fell between "

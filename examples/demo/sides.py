@@ -31,7 +31,7 @@ class Transcript(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
@@ -72,10 +72,10 @@ class Ours:
     def lines(self) -> list[Line]:
         """All pages of what the session shows; the cursor keeps them in one state."""
         page = self._store.get_entries(SESSION)
-        lines = [_line(entry) for entry in page]
+        lines = [_to_line(entry) for entry in page]
         while page.cursor is not None:
             page = self._store.get_entries(SESSION, cursor=page.cursor)
-            lines += [_line(entry) for entry in page]
+            lines += [_to_line(entry) for entry in page]
         return lines
 
     def save_snapshot(self, label: str) -> str:
@@ -91,11 +91,11 @@ class Ours:
         self._store.rollback_to_snapshot(SESSION, snapshot_id)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._store.close()
 
 
-def _line(entry: Entry) -> Line:
+def _to_line(entry: Entry) -> Line:
     match entry.value:
         case ChatMessage(role=role, content=content):
             return Line(entry.position, role, str(content))

@@ -63,9 +63,9 @@ class Stage:
         """Act 1. indelible gets as many turns as the naive store was given in the end."""
         self.heading(f"Act 1: {acts.PROCESSES} processes at once")
         self.say(prose.CROWD)
-        naive = self._play(NAIVE, lambda at: acts.crowd_until_lost(self._cast.naive, at))
+        naive = self._play(NAIVE, lambda at: acts.run_crowd_until_lost(self._cast.naive, at))
         ours = self._play(
-            OURS, lambda at: acts.crowd(self._cast.ours, at, turns_each=naive.turns_each)
+            OURS, lambda at: acts.run_crowd(self._cast.ours, at, turns_each=naive.turns_each)
         )
         self._console.print(tables.crowd_table(naive, ours))
         self.say(prose.about_crowd(naive, ours))
@@ -75,8 +75,8 @@ class Stage:
         """Act 2."""
         self.heading("Act 2: the rollback that takes the snapshots with it")
         self.say(prose.ROLLBACK)
-        naive = self._play(NAIVE, lambda at: acts.rollback(self._cast.naive, at))
-        ours = self._play(OURS, lambda at: acts.rollback(self._cast.ours, at))
+        naive = self._play(NAIVE, lambda at: acts.run_rollback(self._cast.naive, at))
+        ours = self._play(OURS, lambda at: acts.run_rollback(self._cast.ours, at))
         self._console.print(tables.rollback_table(naive, ours))
         self.say(prose.about_rollback(naive, ours))
         return naive, ours
@@ -85,8 +85,8 @@ class Stage:
         """Act 3."""
         self.heading("Act 3: kill -9 in the middle of a conversation")
         self.say(prose.KILLS)
-        naive = self._play(NAIVE, lambda at: acts.kills(self._cast.naive_file, at))
-        ours = self._play(OURS, lambda at: acts.kills(self._cast.ours, at))
+        naive = self._play(NAIVE, lambda at: acts.run_kills(self._cast.naive_file, at))
+        ours = self._play(OURS, lambda at: acts.run_kills(self._cast.ours, at))
         self._console.print(tables.kills_table(naive, ours))
         self.say(prose.about_kills(naive, ours))
         return naive, ours

@@ -8,7 +8,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from examples.demo.conversation import Line, Turn, conversation
+from examples.demo.conversation import Line, Turn, make_conversation
 from examples.demo.sides import REFUSALS, Memory, Transcript
 
 # Eight interpreters start on perhaps one core: generous, since the wait ends when they are there.
@@ -62,7 +62,7 @@ def take_snapshots(opener: Callable[[Path], Memory], path: Path) -> list[Taken]:
     taken = []
     with closing(opener(path)) as memory:
         for n in range(1, SNAPSHOTS + 1):
-            for turn in conversation(speaker=n, turns=TURNS_PER_SNAPSHOT):
+            for turn in make_conversation(speaker=n, turns=TURNS_PER_SNAPSHOT):
                 memory.save_turn(turn)
             taken.append(Taken(memory.save_snapshot(f"checkpoint {n}"), memory.lines()))
     return taken
@@ -74,17 +74,17 @@ def err_and_roll_back(
     """Process B: let the agent call a tool that it should not have called, and take that back."""
     with closing(opener(path)) as memory:
         memory.save_call("refund", "every order")
-        return _rolled_back(memory, snapshot_id)
+        return _roll_back(memory, snapshot_id)
 
 
 def look_back(opener: Callable[[Path], Memory], path: Path, snapshot_ids: list[str]) -> Seen:
     """Process C: list the snapshots that are left, and go to one after the other."""
     with closing(opener(path)) as memory:
         left = memory.snapshots()
-        return Seen(left, [_rolled_back(memory, snapshot_id) for snapshot_id in snapshot_ids])
+        return Seen(left, [_roll_back(memory, snapshot_id) for snapshot_id in snapshot_ids])
 
 
-def _rolled_back(memory: Memory, snapshot_id: str) -> list[Line] | None:
+def _roll_back(memory: Memory, snapshot_id: str) -> list[Line] | None:
     """What the session shows after a rollback; None if the store cannot do it any more."""
     try:
         memory.rollback(snapshot_id)
@@ -96,6 +96,6 @@ def _rolled_back(memory: Memory, snapshot_id: str) -> list[Line] | None:
 def talk_until_killed(opener: Callable[[Path], Transcript], path: Path) -> Iterator[Turn]:
     """Save turn after turn, and acknowledge each one only after the store did."""
     with closing(opener(path)) as memory:
-        for turn in conversation(speaker=1, turns=ENDLESS_TURNS):
+        for turn in make_conversation(speaker=1, turns=ENDLESS_TURNS):
             memory.save_turn(turn)
             yield turn

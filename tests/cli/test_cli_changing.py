@@ -138,6 +138,15 @@ def test_stdin_loses_the_newline_that_its_maker_put_at_the_end(command, store):
     assert said == ["plain", "echoed", "two\n", "windows"]
 
 
+def test_stdin_is_read_up_to_the_limit_of_an_entry(command, store):
+    before = store.session("ada").logged
+    assert (
+        "Stdin has more than"
+        in command("append", "ada", "user", "-", stdin=b"y" * 2**26, code=2).err
+    )
+    assert store.session("ada").logged == before
+
+
 @pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf", "1e12"])
 def test_a_ttl_is_refused_in_the_words_of_the_command_line(command, seconds):
     told = command("append", "eve", "user", "hi", "--ttl", seconds, "--url", "new.db", code=2).err

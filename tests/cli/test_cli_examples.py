@@ -22,7 +22,7 @@ import indelible
 from indelible.cli.main import app
 from memory_contract.cli.main import build_parser as build_kit_parser
 from pytest_snapshot_db.cli import build_parser as build_snapshot_parser
-from scripts.command_reference import every_command, parser_commands
+from scripts.command_reference import list_parser_commands
 from tests.support import postgres_server, redis_server
 from tests.support.transcripts import environment
 
@@ -49,11 +49,11 @@ PORT = "--port 8123"
 def helps():
     """The help of every command, on a terminal of the usual width."""
     yield CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
-    for name in dict(every_command(typer.main.get_command(app))):
+    for name in typer.main.get_command(app).commands:
         yield CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "80"}).output
     for parser in (build_kit_parser(), build_snapshot_parser()):
         yield parser.format_help()
-        yield from (each.format_help() for each in parser_commands(parser).values())
+        yield from (each.format_help() for each in list_parser_commands(parser).values())
 
 
 def examples_of(text):
@@ -227,7 +227,7 @@ def until_ctrl_c(line, folder):
 
 
 def test_every_command_has_an_example():
-    commands = {f"indelible {name}" for name in dict(every_command(typer.main.get_command(app)))}
-    commands |= {f"memory-contract {name}" for name in parser_commands(build_kit_parser())}
-    commands |= {f"snapshot-db {name}" for name in parser_commands(build_snapshot_parser())}
+    commands = {f"indelible {name}" for name in typer.main.get_command(app).commands}
+    commands |= {f"memory-contract {name}" for name in list_parser_commands(build_kit_parser())}
+    commands |= {f"snapshot-db {name}" for name in list_parser_commands(build_snapshot_parser())}
     assert commands == {" ".join(example.split()[:2]) for example in EXAMPLES}

@@ -75,6 +75,13 @@ def test_forget_erases_a_damaged_session(command):
     assert "There is no session" in command("history", "bob", code=1).err
 
 
+def test_a_repair_does_not_say_that_it_repaired_what_it_left(command):
+    with closing(apsw.Connection(str(command.folder / "agent.db"))) as file:
+        file.execute("UPDATE session SET checksum = checksum + 1 WHERE name = 'bob'")
+    for line in (["repair", "--dry-run"], ["repair", "--yes"]):
+        assert command(*line, code=1).out.endswith("Cannot repair 1 session.\n")
+
+
 def test_forget_does_not_ask_about_a_session_that_is_not_there(command):
     done = command("forget", "nobody")
     assert done.out == "There is no session 'nobody': nothing was erased. Check the id.\n"

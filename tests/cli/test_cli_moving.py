@@ -1,10 +1,13 @@
 """Commands that carry sessions out of a store and into one."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 import indelible
+from tests.support.transcripts import environment
 
 
 def test_what_was_exported_can_be_imported(command, golden, store):
@@ -33,6 +36,27 @@ def test_an_export_goes_through_a_pipe(command):
         "snapshots": 0,
         "skipped": [],
     }
+
+
+def test_an_import_reads_a_file_that_can_be_read_only_once(command):
+    command("export", "all.jsonl")
+    line = f"cat all.jsonl | {sys.executable} -m indelible import /dev/stdin --yes --url copy.db"
+    done = subprocess.run(
+        line, shell=True, cwd=command.folder, env=environment(), capture_output=True, check=False
+    )
+    assert done.stdout == b"Imported 2 sessions, 11 entries and 1 snapshot.\n", done.stderr
+
+
+def test_an_import_from_stdin_that_is_not_confirmed_changes_nothing(command):
+    exported = command("export", "-", "bob").out
+    done = command("import", "-", "--url", "copy.db", stdin=exported, code=2)
+    assert "no terminal to ask on" in done.err
+    assert not (command.folder / "copy.db").exists()
+
+
+def test_an_empty_name_of_a_file_is_refused(command):
+    for line in (["export", ""], ["import", ""], ["import-langchain", "", "--yes"]):
+        assert "is empty: name a file. Nothing was changed." in command(*line, code=2).err
 
 
 def test_a_bad_export_is_refused_with_what_came_in_before_it(command, golden):

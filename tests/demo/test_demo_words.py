@@ -9,9 +9,9 @@ from examples.demo import prose, tables
 from examples.demo.acts import Crowd, Kill, Kills, Rollback, State
 from examples.demo.conversation import (
     Line,
-    conversation,
-    positions_are_dense,
-    whole_turns,
+    are_positions_dense,
+    find_whole_turns,
+    make_conversation,
 )
 
 HELD = Crowd(turns_each=80, acknowledged=640, refused=0, found=640, lost=0, torn=0)
@@ -67,21 +67,21 @@ def test_every_table_and_word_fits_a_plain_terminal_of_80_columns(encoding):
 
 
 def test_whole_turns_are_found_and_a_torn_one_is_counted():
-    turns = conversation(speaker=1, turns=4)
+    turns = make_conversation(speaker=1, turns=4)
     lines = lines_of(turns)
-    assert whole_turns(lines, turns) == (turns, 0)
-    assert whole_turns(lines[:-1], turns) == (turns[:-1], 1)
-    assert whole_turns(lines[:2] + lines[3:], turns) == ([turns[0], *turns[2:]], 1)
+    assert find_whole_turns(lines, turns) == (turns, 0)
+    assert find_whole_turns(lines[:-1], turns) == (turns[:-1], 1)
+    assert find_whole_turns(lines[:2] + lines[3:], turns) == ([turns[0], *turns[2:]], 1)
 
 
 def test_two_turns_that_interleave_are_torn():
-    turns = conversation(speaker=1, turns=2)
+    turns = make_conversation(speaker=1, turns=2)
     first, answer, second, other = lines_of(turns)
-    assert whole_turns([first, second, answer, other], turns) == ([], 4)
+    assert find_whole_turns([first, second, answer, other], turns) == ([], 4)
 
 
 def test_a_gap_or_a_double_in_the_positions_is_seen():
-    lines = lines_of(conversation(speaker=1, turns=2))
-    assert positions_are_dense(lines)
-    assert not positions_are_dense(lines[1:])
-    assert not positions_are_dense([*lines, lines[-1]])
+    lines = lines_of(make_conversation(speaker=1, turns=2))
+    assert are_positions_dense(lines)
+    assert not are_positions_dense(lines[1:])
+    assert not are_positions_dense([*lines, lines[-1]])

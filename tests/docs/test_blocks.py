@@ -22,6 +22,7 @@ RUN = sorted(
         ROOT / "README.md",
         ROOT / "ARCHITECTURE.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "packages" / "indelible" / "README.md",
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("packages/indelible/src/indelible/backends/*/DESIGN.md"),
     ]
@@ -31,6 +32,8 @@ READ = sorted(
         *RUN,
         ROOT / "CHANGELOG.md",
         ROOT / "SECURITY.md",
+        ROOT / "packages" / "memory-contract" / "README.md",
+        ROOT / "packages" / "pytest-snapshot-db" / "README.md",
         ROOT / "tests" / "README.md",
         ROOT / "examples" / "README.md",
     ]

@@ -37,7 +37,7 @@ def test_a_page_that_takes_too_long_says_so(reader, monkeypatch):
     monkeypatch.setattr(indelible.AsyncMemoryStore, "search", search_for_ever)
     answer = reader.get("/search", q="tea")
     assert answer.status == 503
-    assert "That takes too long here" in answer.text
+    assert "This takes too long" in answer.text
     assert "any order.</p>" in answer.text
     monkeypatch.undo()
     assert reader.get("/search", q="tea").status == 200
@@ -51,8 +51,11 @@ def test_sessions_are_listed_filtered_and_ordered(reader):
     found = reader.get("/", where="metadata.team=support", prefix="support/ana-").text
     assert "support/ana-retry" in found
     assert f'id={LONG}"' not in found
-    assert "No session fits" in reader.get("/", prefix="nobody").text
-    assert "No session fits" in reader.get("/", since="2100-01-01").text
+    assert "No session matches" in reader.get("/", prefix="nobody").text
+    assert "No session matches" in reader.get("/", since="2100-01-01").text
+    both = reader.get("/", where="last_activity<2001-01-01", since="2000-01-01").text
+    assert "No session matches" in both
+    assert reader.get("/", where="status=active", status="expired").status == 400
 
 
 def test_a_session_shows_calls_with_their_results_and_what_is_hidden(reader):
@@ -262,7 +265,7 @@ def test_a_filter_that_few_sessions_match_is_paged(store, url, monkeypatch):
             found += re.findall(r'href="/session\?id=(s\d+)"', page)
             page = inspector.get(further[1].replace("&amp;", "&")).text
         assert found + re.findall(r'href="/session\?id=(s\d+)"', page) == ["s9"]
-        assert "No session fits" in inspector.get("/", prefix="nobody").text
+        assert "No session matches" in inspector.get("/", prefix="nobody").text
 
 
 def test_a_thread_is_shown_in_steps(reader):

@@ -17,7 +17,7 @@ from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
 from indelible.cli.output import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.content import KNOWN_ROLES
-from indelible.core.limits import TTL_S_MAX
+from indelible.core.limits import ENTRY_BYTES_MAX, TTL_S_MAX
 from indelible.errors import UsageError
 from indelible.model import Receipt, ViewChange
 
@@ -38,15 +38,15 @@ def append(
         str,
         typer.Argument(
             metavar="ROLE",
-            help="user, assistant, system, … or one of your own; what resembles a known one is"
-            " refused.",
+            help="user, assistant, system, … or a role of your own; one that looks like a"
+            " misspelling is refused.",
         ),
     ],
     text: Annotated[
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What was said; - reads it from stdin, without one newline at the end.",
+            help="The text; - reads it from stdin, without the final newline.",
         ),
     ],
     *,
@@ -62,11 +62,11 @@ def append(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="When the session expires, from now on. Without it: never.",
+            help="The session expires after this time. Default: never.",
         ),
     ] = None,
 ) -> None:
-    """Append one message. A session, or a file, that is not there begins with it."""
+    """Append one message. Creates the session, and the file, if they do not exist."""
     # Frameworks have roles of their own, but one that resembles a known role is a misspelling.
     close = get_close_matches(role.lower(), KNOWN_ROLES, n=1, cutoff=_MISSPELLED)
     if close and role not in KNOWN_ROLES:
@@ -101,8 +101,14 @@ def read_stdin() -> str:
     # `run` opens this in place of a stream that the caller closed.
     if getattr(sys.stdin, "name", None) == os.devnull:
         raise UsageError("stdin is closed. Nothing was written")
+    data = sys.stdin.buffer.read(ENTRY_BYTES_MAX + 1)
+    if len(data) > ENTRY_BYTES_MAX:
+        raise UsageError(
+            f"stdin has more than {ENTRY_BYTES_MAX} bytes, the most that an entry takes."
+            " Nothing was written"
+        )
     try:
-        text = sys.stdin.buffer.read().decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
             f"stdin is not UTF-8 text: {error.reason} at byte {error.start}. Nothing was written"
@@ -117,10 +123,10 @@ def snapshot(
     session: SessionId,
     *,
     label: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A name for people; ids stay unique.")
+        str | None, typer.Option(metavar="TEXT", help="A name; labels need not be unique.")
     ] = None,
 ) -> None:
-    """Save the current view of a session, to come back to it."""
+    """Save the current view of a session, to roll back to it later."""
     call.require_session(session)
     taken = call.store.save_snapshot(session, label=label)
     holds = phrases.format_count(taken.entries, "entry")
@@ -139,7 +145,7 @@ def rollback(
     yes: Yes = False,
     key: Key = None,
 ) -> None:
-    """Show exactly what a snapshot holds. Every snapshot stays, and undo takes it back."""
+    """Show exactly what a snapshot holds. No snapshot is deleted, and undo reverts it."""
     change = partial(call.store.rollback_to_snapshot, session, snapshot)
     action = f"Rolling back {session!r} to {snapshot}"
     _run_change(call, change, action, key=key, yes=yes, dry_run=dry_run)
@@ -147,14 +153,14 @@ def rollback(
 
 @on_store("undo user-42 --url agent.db")
 def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
-    """Take back the newest rollback, trim, hide or clear. Again goes one further back."""
+    """Revert the newest rollback, trim, hide or clear. Run it again to go further back."""
     change = partial(call.store.undo, session)
     _run_change(call, change, f"Undoing the newest change of {session!r}", key=key, yes=yes)
 
 
 @on_store("redo user-42 --url agent.db")
 def redo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
-    """Make the change again that the newest undo took back, if nothing else changed since."""
+    """Repeat the change that the newest undo reverted, if the view did not change since."""
     change = partial(call.store.redo, session)
     _run_change(call, change, f"Redoing it in {session!r}", key=key, yes=yes)
 
@@ -172,11 +178,13 @@ def trim(
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Keep the newest that fit, estimated from bytes."),
+        typer.Option(
+            min=0, metavar="N", help="Keep the newest messages that fit into N tokens, estimated."
+        ),
     ] = None,
     before: Annotated[
         int | None,
-        typer.Option(min=0, metavar="POSITION", help="Hide what is before this position."),
+        typer.Option(min=0, metavar="POSITION", help="Hide everything before this position."),
     ] = None,
     any_start: Annotated[
         bool,
@@ -188,8 +196,8 @@ def trim(
 ) -> None:
     """Hide the oldest entries of a session. Nothing is deleted, and undo brings them back.
 
-    Pinned and system messages, summaries and unanswered tool calls stay visible; a call and its
-    results are kept or hidden together; the user's message that opened the first turn stays.
+    Pinned and system messages, summaries and unanswered tool calls stay visible. A call and its
+    results are kept or hidden together. The user's message that opened the first turn stays.
     """
     if sum(rule is not None for rule in (keep_last, max_tokens, before)) != 1:
         raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
@@ -228,7 +236,7 @@ def fork(
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="SNAPSHOT", help="Copy this snapshot, not the current view."),
+        typer.Option(metavar="SNAPSHOT", help="Copy this snapshot instead of the current view."),
     ] = None,
     yes: Yes = False,
 ) -> None:

@@ -33,7 +33,7 @@ class CommandContext:
 
     @property
     def store(self) -> indelible.MemoryStore:
-        """The store, opened on first use: no file is created before the input is checked."""
+        """The store, opened on first use, so that no file is created before input is checked."""
         if self._store is None:
             self._store = self.place.open(creates=self._creates)
         return self._store
@@ -53,7 +53,7 @@ class CommandContext:
 
 @contextmanager
 def import_extra() -> Iterator[None]:
-    """Import inside what an extra brings; without it, the command ends with what to install."""
+    """Import optional packages inside; if they are missing, say which extra to install."""
     try:
         yield
     except ImportError as error:
@@ -73,9 +73,9 @@ def with_examples(*examples: str) -> Callable[[Callable[..., None]], Callable[..
 def on_store(
     *examples: str, creates: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
-    """Decorate a command: it gets a `CommandContext`, and the options that name the store.
+    """Decorate a command: pass it a `CommandContext`, and add the options that name the store.
 
-    `creates` says that it may begin a store.
+    `creates` says that it may create a store.
     """
 
     def decorate(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
@@ -115,11 +115,6 @@ def _declare_shared_options(
     as_json: AsJson = False,
 ) -> None:
     """Declare the parameters that every command on a store has."""
-
-
-def list_shared_names() -> frozenset[str]:
-    """List the names of the shared parameters."""
-    return frozenset(inspect.signature(_declare_shared_options).parameters)
 
 
 def _add_shared_options(

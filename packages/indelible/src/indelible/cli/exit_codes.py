@@ -1,4 +1,4 @@
-"""How a command reports an error: what happened to the data, what to do next, and an exit code."""
+"""Reports an error: what happened to the data, what to do next, and the exit code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from indelible.cli import NO_ENGINE, WRONG_DATA, WRONG_USAGE
 from indelible.cli.phrases import format_count
 from indelible.cli.suggestions import remove_secrets, suggest_command
 from indelible.core.redaction import redact
@@ -22,10 +23,6 @@ from indelible.errors import (
     UsageError,
 )
 from indelible.printable import escape_unseen_in_lines
-
-WRONG_DATA = 1
-WRONG_USAGE = 2
-NO_ENGINE = 4
 
 
 def report_error(error: MemoryStoreError, arguments: Sequence[str], *, takes_key: bool) -> int:

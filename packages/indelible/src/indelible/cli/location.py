@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import indelible
 from indelible.cli.suggestions import suggest_command
@@ -16,6 +17,7 @@ from indelible.connect import (
     Storage,
     describe_targets,
     find_file,
+    format_target,
     refuse_ambiguous,
 )
 from indelible.core.audit import KEY_VARIABLE
@@ -43,7 +45,17 @@ class Location:
         """Raise if the store does not exist, unless the command may create it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
-        refuse_ambiguous(self.url)
+        try:
+            self.url.encode()
+            refuse_ambiguous(self.url)
+            if "://" in self.url:
+                urlsplit(self.url)
+        except ValueError:
+            # The error may show a password.
+            shown = format_target(self.url)
+            raise UsageError(
+                f"cannot open {shown!r}: it is no valid URL or file name", value=shown
+            ) from None
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
@@ -53,7 +65,7 @@ class Location:
             )
 
     def open(self, *, creates: bool = False, rehearses: bool = False) -> indelible.MemoryStore:
-        """Open the store, after `check`; to rehearse on one that is not there, one in memory."""
+        """Check and open the store; a rehearsal on a missing one opens a store in memory."""
         self.check(creates=creates)
         if rehearses and not self.exists():
             return indelible.open("memory:")
@@ -64,7 +76,7 @@ class Location:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How it is opened. What a command changes is audited if the environment has the key."""
+        """Options of `open`. Changes are audited if the environment has the audit key."""
         audited = bool(os.environ.get(KEY_VARIABLE))
         return {
             "namespace": self.namespace,
@@ -97,9 +109,9 @@ class Location:
 
 
 def _find_file(url: str) -> Path | None:
-    """Return the file that a URL names; None if it names none, or is misspelled.
+    """Return the file that a URL names; None if it names none.
 
-    What is misspelled is refused when it is opened, with the right spelling.
+    None also for a misspelled URL: opening it raises an error with the right spelling.
     """
     try:
         return find_file(url)
@@ -108,7 +120,7 @@ def _find_file(url: str) -> Path | None:
 
 
 def _find_user() -> str:
-    """Return the name of who runs the command, or their number if the system knows no name."""
+    """Return the name of the user, or the user id if the system has no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

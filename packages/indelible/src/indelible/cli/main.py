@@ -12,11 +12,16 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import PydanticSerializationError
 from typer.core import TyperGroup
 from typer.main import get_command
 
 import indelible
 from indelible.cli import (
+    INTERRUPTED,
+    NO_ENGINE,
+    WRONG_DATA,
+    WRONG_USAGE,
     change_commands,
     exit_codes,
     maintenance_commands,
@@ -31,7 +36,7 @@ from indelible.core.redaction import redact, redact_url
 from indelible.errors import MemoryStoreError
 from indelible.printable import escape_unseen
 
-# Names that people try because other tools have them.
+# Command names of other tools.
 MEANT = {
     "list": "sessions",
     "ls": "sessions",
@@ -45,14 +50,13 @@ MEANT = {
     "migrate": "copy",
 }
 
-# What other commands do now.
+# Commands of other packages and of the repository.
 _KIT = ("check", "cases", "goldfish", "proxy", "explain", "replay", "shrink")
-MOVED = {
+ELSEWHERE = {
     **{name: f"memory-contract {name}" for name in _KIT},
     "golden": "snapshot-db",
     "demo": "python -m examples.demo",
 }
-MOVED_OPTIONS = {"--faults": "memory-contract faults"}
 
 
 @contextmanager
@@ -68,8 +72,6 @@ def _improve_usage_errors() -> Iterator[None]:
             option = getattr(error, "option_name", None) or ""
             if re.fullmatch("-[^-].*", option):
                 error.message += " An id that begins with - comes after -- at the end."
-            if option in MOVED_OPTIONS:
-                error.message += f" That is a command now: {MOVED_OPTIONS[option]}"
         raise
 
 
@@ -88,12 +90,12 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, or suggest another one."""
-        if args[0] in MOVED and not ctx.resilient_parsing:
-            command = shlex.join([*MOVED[args[0]].split(), *map(redact_url, args[1:])])
+        if args[0] in ELSEWHERE and not ctx.resilient_parsing:
+            command = shlex.join([*ELSEWHERE[args[0]].split(), *map(redact_url, args[1:])])
             where = "in a clone of the repository" if args[0] == "demo" else "of another package"
             # Printed without a frame, so that it can be copied.
             typer.echo(f"This is a command {where}. Run: {command}", err=True)
-            ctx.exit(2)
+            ctx.exit(WRONG_USAGE)
         if args[0] in MEANT and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
         return super().resolve_command(ctx, args)
@@ -203,16 +205,25 @@ def run() -> None:
         arguments = sys.argv[1:]
         takes_key = has_option(arguments[0], "--key")
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
+    except PydanticSerializationError as error:
+        # pydantic wraps the exception of a Ctrl-C while it writes JSON.
+        if "KeyboardInterrupt" not in str(error):
+            raise
+        sys.exit(INTERRUPTED)
     except OSError as error:
         if error.filename is not None:
-            raise
+            sys.stderr.write(f"Error: {escape_unseen(str(error))}.\n")
+            sys.exit(NO_ENGINE)
         # Stores and named files raise errors of indelible; this one is of stdout. What is left in
         # its buffer must not fail again at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            sys.exit(exit_codes.WRONG_DATA)
-        sys.stderr.write(f"Error: stdout cannot be written: {error.strerror}.\n")
-        sys.exit(exit_codes.NO_ENGINE)
+            sys.exit(WRONG_DATA)
+        sys.stderr.write(
+            f"Error: stdout cannot be written: {error.strerror}."
+            " What was changed before that stays changed.\n"
+        )
+        sys.exit(NO_ENGINE)
     finally:
         if note := suggestions.get_password_note():
             sys.stderr.write(f"{note}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from indelible.cli import phrases
+from indelible.cli import WRONG_DATA, phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.options import AnySession, DryRun, SessionId, StoreUrl, Yes
 from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.cli.suggestions import suggest_command
-from indelible.core.limits import UNDO_WINDOW_S
-from indelible.errors import FormatError
+from indelible.core.audit import KEY_VARIABLE
+from indelible.core.limits import TTL_S_MAX, UNDO_WINDOW_S
+from indelible.errors import FormatError, UsageError
 from indelible.model import (
     AuditLine,
     Claims,
@@ -35,6 +36,7 @@ from indelible.printable import escape_unseen
 
 DAY_S = 24 * 3600
 UNDO_DAYS = UNDO_WINDOW_S / DAY_S
+UNDO_DAYS_MAX = TTL_S_MAX / DAY_S
 
 
 @on_store("doctor agent.db", "doctor --url agent.db --json")
@@ -43,7 +45,7 @@ def doctor(
     *,
     store_url: StoreUrl = None,  # noqa: ARG001 (`on_store` takes it)
 ) -> None:
-    """Say what the running engine can lose, when, and what to change; exits 1 for a danger."""
+    """Say what the engine can lose as configured, and what to change; exits 1 for a danger."""
     with warnings.catch_warnings():
         # The same warnings are printed below, in full.
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -81,10 +83,12 @@ def verify(
     *,
     head: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="A hash that `audit head` printed of this session."),
+        typer.Option(metavar="HASH", help="A hash that `audit head` printed for this session."),
     ] = None,
 ) -> None:
-    """Read everything and check it; exits 1 if something is wrong."""
+    """Read and check everything; exits 1 if something is wrong."""
+    if head is not None and (session is None or not os.environ.get(KEY_VARIABLE)):
+        raise UsageError(f"--head needs a SESSION, and the audit key in {KEY_VARIABLE}")
     # A session that was forgotten still has its audit.
     if session is not None and head is None:
         call.require_session(session)
@@ -114,12 +118,12 @@ def audit(
         AuditPart,
         typer.Argument(
             metavar="log|head",
-            help="log: every line. head: the newest hash, to keep it elsewhere.",
+            help="log: every line. head: the newest hash, to keep elsewhere.",
         ),
     ],
     session: SessionId,
 ) -> None:
-    """Say who changed a session, what and when; also of one that was forgotten."""
+    """Print who changed a session, what and when; also for a session that was forgotten."""
     lines = call.store.audit_log(session)
     if part is AuditPart.HEAD:
         lines = lines[-1:]
@@ -158,7 +162,7 @@ def _format_finding(finding: Finding) -> str:
 def repair(
     call: CommandContext, session: AnySession = None, *, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
-    """Set right what verify finds: set aside what cannot be read, and keep its bytes."""
+    """Repair what verify finds: hide entries that cannot be read, and keep their bytes."""
     if session is not None:
         call.require_session(session)
     report = call.store.repair(session, dry_run=dry_run or not yes)
@@ -166,11 +170,17 @@ def repair(
         steps = "\n".join(f"  {_format_action(action)}" for action in report.actions)
         confirm(f"The repair does this:\n{steps}", yes=yes)
         report = call.store.repair(session)
+    # What is left as it is has no positions.
+    left = sum(not action.positions for action in report.actions)
     done = "Nothing was changed." if report.dry_run else "Repaired."
+    if left:
+        done = f"Cannot repair {phrases.format_count(left, 'session')}."
     lines = (
         [*map(_format_action, report.actions), done] if report.actions else ["Nothing to repair."]
     )
     call.out.print_result(report, lines)
+    if left:
+        raise typer.Exit(WRONG_DATA)
 
 
 def _format_action(action: RepairAction) -> str:
@@ -184,12 +194,17 @@ def vacuum(
     *,
     undo_days: Annotated[
         float,
-        typer.Option(min=0.0, metavar="DAYS", help="Keep entries that were hidden in these days."),
+        typer.Option(
+            min=0.0,
+            max=UNDO_DAYS_MAX,
+            metavar="DAYS",
+            help="Keep entries that were hidden in the last DAYS days.",
+        ),
     ] = UNDO_DAYS,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete entries that nothing can bring back: no view, no snapshot, no undo."""
+    """Delete entries that no view, no snapshot and no undo can bring back."""
     window_s = undo_days * DAY_S
     if not dry_run and not yes:
         with show_progress("Counting") as tell:
@@ -216,10 +231,10 @@ def reindex(
     call: CommandContext,
     *,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Begin with an empty index, as after damage.")
+        bool, typer.Option("--rebuild", help="Delete the index first, for example after damage.")
     ] = False,
 ) -> None:
-    """Complete the indexes of words and vectors, after writes without them."""
+    """Add to the search indexes what was written without them."""
     with show_progress("Indexing") as tell:
         report = call.store.reindex(rebuild=rebuild, progress=tell)
     lines = [f"Indexed {phrases.format_count(report.entries, 'entry')}."]
@@ -231,7 +246,7 @@ def reindex(
 
 @on_store("forget user-42 --url agent.db")
 def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> None:
-    """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
+    """Erase a session: entries, snapshots, keys and undo steps. This cannot be undone."""
     try:
         info = call.store.session(session)
         status, erased = str(info.status), _format_erased(info.logged, info.snapshots)

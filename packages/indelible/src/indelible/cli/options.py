@@ -14,6 +14,9 @@ import indelible
 from indelible.cli.location import Location
 from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX
 
+# Where help shows the options that every command on a store has.
+SHARED_PANEL = "Store and output"
+
 # Shells do not show more.
 OFFERED_MAX = 50
 # A slower completion is of no use.
@@ -83,7 +86,7 @@ AnySession = Annotated[
     str | None,
     typer.Argument(
         metavar="SESSION",
-        help="The session's id. Without it: all of the store.",
+        help="The session's id. Default: all sessions.",
         autocompletion=complete_session_ids,
     ),
 ]
@@ -91,7 +94,7 @@ SnapshotId = Annotated[
     str,
     typer.Argument(
         metavar="SNAPSHOT",
-        help="The snapshot: its id or the beginning of it, its label, or latest.",
+        help="The snapshot: its id or the start of it, its label, or latest.",
         autocompletion=complete_snapshot_ids,
     ),
 ]
@@ -99,20 +102,20 @@ SnapshotId = Annotated[
 StoreUrl = Annotated[
     str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
 Key = Annotated[
     str | None,
     typer.Option(
         "--key",
         metavar="KEY",
-        help="Names this very change: the same key again is the same change, done once.",
+        help="Makes a retry safe: with the same key, the change is made once.",
     ),
 ]
 
 Limit = Annotated[
     int,
-    typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most."),
+    typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List at most N."),
 ]
 Prefix = Annotated[
     str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
@@ -121,7 +124,7 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Only those for which this holds, such as metadata.team=support or"
+        help="Only those that match, such as metadata.team=support or"
         " 'expires_at<2030-01-31'; may be repeated. Operators: = != > >= < <=.",
     ),
 ]
@@ -134,7 +137,7 @@ Url = Annotated[
         metavar="URL",
         envvar="INDELIBLE_URL",
         help="The store: a file name such as agent.db, or a server such as redis://localhost.",
-        rich_help_panel="Store and output",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 Namespace = Annotated[
@@ -143,8 +146,8 @@ Namespace = Annotated[
         "--namespace",
         metavar="NAME",
         envvar="INDELIBLE_NAMESPACE",
-        help="Which of the store's namespaces; sessions of two never meet.",
-        rich_help_panel="Store and output",
+        help="The namespace; its sessions are separate from those of others.",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 BusyTimeout = Annotated[
@@ -153,8 +156,8 @@ BusyTimeout = Annotated[
         "--busy-timeout",
         metavar="SECONDS",
         min=0.0,
-        help="How long to wait for another writer.",
-        rich_help_panel="Store and output",
+        help="How long to wait for another writer of a file.",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 Timeout = Annotated[
@@ -164,15 +167,15 @@ Timeout = Annotated[
         metavar="SECONDS",
         min=0.001,
         max=TIMEOUT_S_MAX,
-        help="How long a call to a server may take, with all its retries.",
-        rich_help_panel="Store and output",
+        help="How long a call to a server may take, including retries.",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print the data as one JSON document, and everything else to stderr.",
-        rich_help_panel="Store and output",
+        help="Print one JSON document to stdout, and everything else to stderr.",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from indelible.cli import INTERRUPTED
+from indelible.cli import INTERRUPTED, WRONG_USAGE
 from indelible.core.redaction import redact
 from indelible.errors import UsageError
 from indelible.model import Change
@@ -30,8 +30,6 @@ PIPE_COLUMNS = 160
 LESS = "FRX"
 # Pagers that would do nothing.
 _NONE = ("", "cat")
-# The same code as without a terminal and --yes.
-NOT_CONFIRMED = 2
 
 
 class Output:
@@ -39,14 +37,14 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        # What a pager reads, while there is one.
+        # The stdin of the pager, while one is running.
         self._pager: IO[str] | None = None
 
     @contextmanager
     def use_pager(self, *, enabled: bool) -> Iterator[None]:
         """Send text and drawings to a pager, if stdout is a terminal, and wait for its end.
 
-        A pager that is left early ends what is done inside, without an error.
+        If the user quits the pager early, the block ends without an error.
         """
         pager = _start_pager() if enabled else None
         if pager is None:
@@ -60,7 +58,7 @@ class Output:
         finally:
             self._pager = None
             while pager.poll() is None:
-                # Ctrl-C is for the pager now, which goes on.
+                # Ctrl-C is for the pager, which keeps running.
                 with suppress(KeyboardInterrupt):
                     pager.wait()
 
@@ -100,11 +98,11 @@ class Output:
         return build_console().width
 
     def draw_segments(self, segments: Iterable[Segment]) -> None:
-        """Draw lines that are laid out already, and send them off."""
+        """Print lines that are laid out already, and flush them."""
         from rich.segment import Segments  # noqa: PLC0415
 
         console = build_console(self._pager)
-        # Captured, since rich ends the process if a pager was left early.
+        # Captured, since rich ends the process if the pager has ended.
         with console.capture() as text:
             console.print(Segments(segments), end="", soft_wrap=True)
         console.file.write(text.get())
@@ -127,15 +125,16 @@ class Output:
 def build_console(pager: IO[str] | None = None) -> Console:
     """Build a console that is as wide as the terminal, or wide enough for a pipe.
 
-    What goes to a pager comes to the terminal in the end.
+    A pager counts as a terminal.
     """
     from rich.console import Console  # noqa: PLC0415
 
-    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    # Some terminals and CI systems set COLUMNS=0; rich would then print nothing.
+    piped = not sys.stdout.isatty() and os.environ.get("COLUMNS", "0") == "0"
     return Console(
         file=pager,
         force_terminal=None if pager is None else True,
-        width=PIPE_COLUMNS if piped else None,
+        width=PIPE_COLUMNS if piped else shutil.get_terminal_size().columns,
         highlight=False,
         markup=False,
         emoji=False,
@@ -217,7 +216,7 @@ def confirm(will_do: str, *, yes: bool) -> None:
         # Ctrl-D ends the input without ending the line.
         newline = "" if answer.endswith("\n") else "\n"
         sys.stderr.write(f"{newline}Nothing was changed.\n")
-        raise typer.Exit(NOT_CONFIRMED)
+        raise typer.Exit(WRONG_USAGE)
 
 
 def _start_pager() -> subprocess.Popen[str] | None:

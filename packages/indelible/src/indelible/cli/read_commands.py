@@ -45,20 +45,20 @@ def sessions(
         list[Status] | None,
         typer.Option(
             metavar="STATUS",
-            help="Only these: active, expired, damaged, or new for unfinished copies; may be"
-            " repeated. Without it: active and damaged ones.",
+            help="Only these: active, expired, damaged, or new (an unfinished copy); may be"
+            " repeated. Default: active and damaged.",
         ),
     ] = None,
     where: Where = None,
     order: Annotated[
         str,
         typer.Option(
-            metavar="FIELD", help="id, created or last_activity, with - before it for descending."
+            metavar="FIELD", help="id, created or last_activity; with - in front, descending."
         ),
     ] = "-last_activity",
     limit: Limit = SESSIONS_DEFAULT,
     cursor: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Continue where another page ended.")
+        str | None, typer.Option(metavar="TEXT", help="Continue after an earlier page.")
     ] = None,
 ) -> None:
     """List the sessions of a store, with their status, counts and dates."""
@@ -78,26 +78,26 @@ def sessions(
         options += [f"--where={each}" for each in where or []]
         options += [f"--order={order}", f"--limit={limit}", f"--cursor={page.cursor}"]
         call.out.note(f"There are more: {suggest_command('sessions', options=options)}")
-    if not call.out.as_json and call.out.columns < WIDE_TABLE_COLUMNS:
-        columns: tuple[str, ...] = ("session", "status", "active (UTC)")
-        rows: list[tuple[str, ...]] = [
-            (each.session_id, each.status, _format_minute(each.last_activity)) for each in page
-        ]
-    else:
-        columns = ("session", "status", "entries", "snapshots", "created (UTC)", "active (UTC)")
-        rows = [
-            (
-                each.session_id,
-                each.status,
-                str(each.entries),
-                str(each.snapshots),
-                _format_minute(each.created_at),
-                _format_minute(each.last_activity),
-            )
-            for each in page
-        ]
-    found = {"sessions": page, "cursor": page.cursor}
-    call.out.print_table(found, columns, rows, empty="No sessions.")
+    headings = ("session", "status", "entries", "snapshots", "created (UTC)", "active (UTC)")
+    rows = [
+        (
+            each.session_id,
+            each.status,
+            str(each.entries),
+            str(each.snapshots),
+            _format_minute(each.created_at),
+            _format_minute(each.last_activity),
+        )
+        for each in page
+    ]
+    is_narrow = not call.out.as_json and call.out.columns < WIDE_TABLE_COLUMNS
+    shown = (0, 1, 5) if is_narrow else range(len(headings))
+    call.out.print_table(
+        {"sessions": page, "cursor": page.cursor},
+        [headings[place] for place in shown],
+        [[row[place] for place in shown] for row in rows],
+        empty="No sessions.",
+    )
 
 
 def _format_minute(moment: datetime | None) -> str:
@@ -114,7 +114,9 @@ def history(
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Only the newest messages that fit, estimated."),
+        typer.Option(
+            min=0, metavar="N", help="Only the newest messages that fit into N tokens, estimated."
+        ),
     ] = None,
 ) -> None:
     """Print the visible messages of a session, oldest first."""
@@ -133,7 +135,7 @@ def history(
 
 
 def _note_no_messages(call: CommandContext, session: str) -> None:
-    """Say what a session has instead of messages: no output looks like an empty session."""
+    """Print what a session has instead of messages: empty output would look like a new session."""
     entries = call.store.timeline(session).entries
     kinds = {each.entry.kind for each in entries if each.visible and isinstance(each.entry, Entry)}
     hidden = sum(not each.visible for each in entries)
@@ -180,12 +182,12 @@ def diff(
         str | None,
         typer.Argument(
             metavar="SNAPSHOT",
-            help="Another snapshot. Without it: the current view.",
+            help="Another snapshot to compare with. Default: the current view.",
             autocompletion=complete_snapshot_ids,
         ),
     ] = None,
 ) -> None:
-    """Say what was added since a snapshot (+), and what is gone from view (-)."""
+    """List what was added since a snapshot (+), and what no longer shows (-)."""
     found = call.store.diff_snapshots(session, snapshot, other)
     signed = [("-", entry) for entry in found.removed] + [("+", entry) for entry in found.added]
     signed.sort(key=lambda pair: pair[1].position)
@@ -196,7 +198,7 @@ def diff(
 @on_store('search "where is my order" --url agent.db', 'search "tea" --under ana --url agent.db')
 def search(
     call: CommandContext,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that are looked for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The words to look for.")],
     *,
     session: Annotated[
         list[str] | None,
@@ -212,13 +214,16 @@ def search(
     ] = None,
     where: Where = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=SEARCH_HITS_MAX, metavar="N", help="List this many at most.")
+        int, typer.Option(min=1, max=SEARCH_HITS_MAX, metavar="N", help="List at most N.")
     ] = HITS_DEFAULT,
     around: Annotated[
-        int, typer.Option(min=0, max=SEARCH_HITS_MAX, metavar="N", help="With N entries around.")
+        int,
+        typer.Option(
+            min=0, max=SEARCH_HITS_MAX, metavar="N", help="Also print N entries before and after."
+        ),
     ] = 0,
 ) -> None:
-    """Find what shows: messages, summaries and memories, the best first."""
+    """Search visible messages, summaries and memories; the best match first."""
     for name in session or []:
         call.require_session(name)
     hits = call.store.search(
@@ -244,14 +249,14 @@ def _format_hit(hit: Hit) -> Iterator[str]:
 
 
 def _format_author(value: Value) -> str:
-    """Name who wrote it; a memory by its id, which `memories` and `retract` take."""
+    """Format the author of a value; a memory has its id, which `memories` and `retract` take."""
     author = phrases.format_author(value)
     return f"{author} {escape_unseen(value.id)}" if isinstance(value, StoredMemory) else author
 
 
 @on_store("claims --url agent.db")
 def claims(call: CommandContext) -> None:
-    """Say what the store promises on its engine, as it is configured right now."""
+    """Print what the store promises on its engine, as configured now."""
     promised = call.store.claims()
     rows = [
         (name, _format_claim(value))

@@ -1,4 +1,4 @@
-"""Commands that serve a store until they are ended: `inspect` for a browser, `mcp` for models."""
+"""Commands that serve a store until they are stopped: `inspect` for a browser, `mcp` for models."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ def inspect(
         bool,
         typer.Option(
             "--write",
-            help="Allow changes: rollback, undo, snapshot, fork, retract, forget; each is previewed"
-            " and confirmed.",
+            help="Allow changes: rollback, undo, redo, snapshot, fork, retract, forget; each is"
+            " previewed and confirmed.",
         ),
     ] = False,
     report: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A report.json of memory-contract, shown under Health."),
+        typer.Option(metavar="FILE", help="Show a report.json of memory-contract under Health."),
     ] = None,
     trace: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A trace of memory-contract, shown under Health."),
+        typer.Option(metavar="FILE", help="Show a trace of memory-contract under Health."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any free port.")
     ] = 0,
     no_open: Annotated[
-        bool, typer.Option("--no-open", help="Print the address only, and open no browser.")
+        bool, typer.Option("--no-open", help="Only print the address; do not open a browser.")
     ] = False,
 ) -> None:
     """Show the store in a browser: sessions, timelines, what changed when, memories, health.
 
-    It listens on this machine alone. The address has a token: whoever has it can read the store.
+    It listens on this machine only. The address contains a token; anyone who has it can read the
+    store.
     """
     with import_extra():
         from indelible.inspector import app, artifacts, security, server  # noqa: PLC0415
@@ -91,7 +92,7 @@ def mcp(
     session: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="The one session that the tools work on. Without it: default."
+            metavar="ID", help="The only session that the tools work on. Default: default."
         ),
     ] = None,
     any_session: Annotated[

@@ -1,4 +1,4 @@
-"""Commands that messages propose: they name the same store, and contain no password."""
+"""Commands that messages suggest: they name the same store, and contain no password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _given: ContextVar[tuple[str, ...]] = ContextVar("_given", default=())
 
 FROM_ENVIRONMENT = "The password is left out of that command: put it into PGPASSWORD."
 FILL_IN = f"The password is left out of that command: write it in place of {HIDDEN}."
-# The note about a password that was removed, and the note once a command was proposed.
+# The note about a password that was removed, and the same note once a command was suggested.
 _left_out: ContextVar[str] = ContextVar("_left_out", default="")
 _told: ContextVar[str] = ContextVar("_told", default="")
 
@@ -39,7 +39,7 @@ def remember_store(context: typer.Context, url: str) -> None:
 
 
 def remember_location(url: str, namespace: str) -> None:
-    """Remember a store that was named by an argument, for later suggestions."""
+    """Remember a store that an argument named, for later suggestions."""
     _given.set(("--url", remove_secrets(url), *(("--namespace", namespace) if namespace else ())))
 
 
@@ -67,5 +67,5 @@ def suggest_command(command: str, *arguments: str, options: Sequence[str] = ()) 
 
 
 def get_password_note() -> str:
-    """Return how to pass the password to the proposed command; empty if none was removed."""
+    """Return how to pass the password to the suggested command; empty if none was removed."""
     return _told.get()

@@ -1,7 +1,7 @@
 """`indelible show`: draws a session as a timeline, with visible and hidden entries.
 
-A long session is drawn page by page while it is read. So columns are as wide as what was drawn so
-far, and a page is held back until the next one was read: it may have the results of its calls.
+A long session is drawn page by page while it is read. So columns are as wide as the widest cell so
+far, and each page is drawn after the next one was read: that may have the results of its calls.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId
 from indelible.cli.output import Output
 from indelible.cli.suggestions import suggest_command
+from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
 from indelible.model import (
     Change,
@@ -39,11 +40,11 @@ from indelible.view import count, iter_positions
 if TYPE_CHECKING:
     from rich.segment import Segment
 
-# Entries that --last reads before those that it draws: the calls of their results are there.
+# Entries that --last reads before those that it draws, to find the calls of their results.
 CONTEXT_ENTRIES = 200
-# Columns of a line, then its content. On a narrower terminal the content gets a line of its own.
+# On a narrower terminal, the content of an entry is on a separate line.
 WIDE_COLUMNS = 80
-# Lines that are drawn at once.
+# Lines in one write.
 LINES_DRAWN = 100
 
 
@@ -65,7 +66,8 @@ def show(
     session: SessionId,
     *,
     last: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the newest N entries.")
+        int | None,
+        typer.Option(min=1, max=LOG_ENTRIES_MAX, metavar="N", help="Only the newest N entries."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Print whole contents, not one line of each.")
@@ -133,8 +135,8 @@ def format_heading(timeline: Timeline) -> str:
 class TimelineLines:
     """Builds the lines of the drawing: days, entries, and snapshots between them.
 
-    `last` draws only that many of the first page. `is_whole` says that the first page begins where
-    the log does.
+    `last` limits the entries that are drawn. `is_whole` says that the first page begins at the
+    start of the log.
     """
 
     def __init__(
@@ -148,12 +150,12 @@ class TimelineLines:
         starts = [start for start, _ in timeline.hidden]
         born = min([*starts, *(each.entry.position for each in timeline.entries[:1])], default=0)
         self._end = born + self._logged
-        # The hidden entries that are there; None if not all were read.
+        # The hidden entries that exist; None if not all were read.
         self.hidden: set[int] | None = set() if is_whole else None
         # A call whose result was rolled back is unanswered again among the visible entries.
         self._visible_calls = CallNotes(is_whole=is_whole)
         self._all_calls = CallNotes(is_whole=is_whole)
-        # Whether all of the log was read: a call without a result is dangling then.
+        # Whether the log was read to its end: then a call without a result is dangling.
         self._at_end = False
         self._day = ""
         self._branches = BranchFinder()
@@ -233,7 +235,7 @@ def _build_markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLin
 
 
 class CallNotes:
-    """Says of each entry which calls it answers, and where its own calls are answered."""
+    """Finds for each entry the calls that it answers, and the answers of its calls."""
 
     def __init__(self, *, is_whole: bool) -> None:
         self._is_whole = is_whole
@@ -270,7 +272,7 @@ class CallNotes:
 def explain_hidden(timeline: Timeline, *, there: set[int] | None) -> Iterator[str]:
     """Explain what brings hidden entries back: undo, undo again, a rollback, or nothing.
 
-    `there` are the hidden entries that a vacuum has not removed; None if that is not known.
+    `there` are the hidden entries that still exist; None if that is not known.
     """
     name = timeline.info.session_id
     hidden = set(iter_positions(timeline.hidden)) if there is None else set(there)
@@ -313,7 +315,7 @@ def _format_hidden(entries: Sized) -> str:
 
 
 class Layout:
-    """Lays lines out in columns; or, if the terminal is narrow, with contents below them."""
+    """Arranges lines in columns; on a narrow terminal, contents are below their line."""
 
     def __init__(self, columns: int, *, full: bool) -> None:
         self._columns = columns
@@ -323,7 +325,7 @@ class Layout:
         self._widths: tuple[int, ...] = (0, 0, 0, 0)
 
     def draw(self, lines: Sequence[TimelineLine]) -> Iterator[Segment]:
-        """Align these lines with those before them."""
+        """Lay out lines, aligned with earlier ones."""
         from rich.cells import cell_len  # noqa: PLC0415 (only this command draws it)
         from rich.segment import Segment  # noqa: PLC0415
         from rich.style import Style  # noqa: PLC0415
@@ -341,7 +343,7 @@ class Layout:
                 yield from (Segment(part, style), Segment.line())
 
     def _align(self, row: tuple[str, ...], what: str) -> str:
-        """Align the columns. Only the content is cut; the columns before it are kept whole."""
+        """Align the columns. Only the content is cut."""
         from rich.cells import set_cell_size  # noqa: PLC0415
 
         position, *cells = row
@@ -349,7 +351,7 @@ class Layout:
         return self._cut("  ".join([*parts, phrases.format_line(what)]).rstrip())
 
     def _stack(self, line: TimelineLine) -> str:
-        """Put the content below; that of a line which is no entry stays in it."""
+        """Put the content of an entry on the next line; other lines stay whole."""
         cells = [line.position.rjust(self._widths[0]), line.time, line.who, line.note]
         if not line.position.isdigit():
             cells[1:] = [line.time.strip("─"), line.who, line.what]

@@ -1,26 +1,27 @@
-"""Commands that bring sessions out of a store, or into it."""
+"""Commands that move sessions out of a store, or into it."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import IO, Annotated, TextIO
 
 import typer
 
 import indelible
 from indelible.adapters import langchain_import
-from indelible.cli import phrases, suggestions
+from indelible.cli import WRONG_DATA, phrases, suggestions
 from indelible.cli.command import CommandContext, import_extra, on_store, with_examples
-from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.location import Location
 from indelible.cli.options import (
+    SHARED_PANEL,
     AnySession,
     AsJson,
     BusyTimeout,
@@ -61,27 +62,30 @@ def export(
     *,
     prefix: Prefix = "",
     html: Annotated[
-        bool, typer.Option("--html", help="Write one session as a page that needs nothing else.")
+        bool, typer.Option("--html", help="Write one session as a self-contained HTML page.")
     ] = False,
     redact: Annotated[
-        bool, typer.Option("--redact", help="With --html: only the shape, no texts and no names.")
+        bool, typer.Option("--redact", help="With --html: leave out all texts and names.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Write sessions, with snapshots and all that is hidden, to a file that import reads.
+    """Write sessions, with snapshots and hidden entries, to a file that import reads.
 
-    With --html, it is a page for people, such as for a bug report.
+    With --html, write a page to read, for example for a bug report.
     """
     if (html and session is None) or (redact and not html):
         wrong = "--html takes one SESSION" if html else "--redact goes with --html"
         raise UsageError(f"{wrong}. Nothing was written")
+    _require_name(file, "FILE")
     if file == STREAM and call.out.as_json:
         raise UsageError(
             "--json and a FILE of - both want stdout; name a file, or leave out --json"
         )
     if session is not None:
         call.require_session(session)
-    if Path(file).is_file():
+    with _translate_file_errors(f"the file {file}"):
+        exists = Path(file).is_file()
+    if exists:
         confirm(f"The file {file} is there already and will be replaced.", yes=yes)
     if html and session is not None:
         _export_page(call, file, session, redact=redact)
@@ -118,6 +122,8 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
 
 def _print_exported(call: CommandContext, file: str, report: object, what: str) -> None:
     if file == STREAM:
+        # Raises if the end of the export cannot be written.
+        sys.stdout.flush()
         call.out.note(f"Exported {what}.")
     else:
         call.out.print_result(report, [f"Exported {what}."])
@@ -131,8 +137,10 @@ def import_(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Bring the sessions of an exported file into a store, which may be a new one."""
-    with _translate_file_errors(f"the file {file}"), _open_source(file) as source:
+    """Import the sessions of an exported file into a store, which may be new."""
+    _require_name(file, "FILE")
+    name = "stdin" if file == STREAM else f"the file {file}"
+    with _translate_file_errors(name), _open_source(file) as source:
         _check_header(call, file, source)
         if dry_run:
             with indelible.open("memory:") as rehearsal:
@@ -150,8 +158,14 @@ def import_(
     call.out.print_result(report, [f"{verb} {phrases.format_totals(report)}."])
 
 
+def _require_name(file: str, what: str) -> None:
+    """Refuse an empty name, as of an unset variable: to `Path` it is the current folder."""
+    if not file:
+        raise UsageError(f"{what} is empty: name a file")
+
+
 def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
-    """Raise if the file is not an export, before any prompt and before a store is created."""
+    """Raise if the file is not an export, before any question and before a store is created."""
     name = "stdin" if file == STREAM else file
     try:
         with indelible.open("memory:") as rehearsal:
@@ -181,7 +195,7 @@ def _refuse_existing(call: CommandContext, names: list[str]) -> None:
     if there:
         listed = ", ".join(map(repr, there[:5])) + (", …" if len(there) > 5 else "")
         raise ConflictError(
-            f"{phrases.format_count(len(there), 'session')} of the file exist in the store already:"
+            f"the store already has {phrases.format_count(len(there), 'session')} of the file:"
             f" {listed}. Nothing was imported. Import into another store, or forget them first",
             reason="exists",
         )
@@ -191,6 +205,9 @@ def _refuse_existing(call: CommandContext, names: list[str]) -> None:
 def _open_target(file: str) -> Iterator[str | TextIO]:
     """Return the name of a file, which the export replaces atomically, or an open stream."""
     if file == STREAM:
+        # `run` opens this in place of a stream that the caller closed.
+        if getattr(sys.stdout, "name", None) == os.devnull:
+            raise UsageError("stdout is closed. Nothing was exported")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
@@ -205,14 +222,16 @@ def _open_target(file: str) -> Iterator[str | TextIO]:
 @contextmanager
 def _open_source(file: str) -> Iterator[TextIO]:
     """Open the input so that it can be read twice: once for the ids, once to import."""
-    if file != STREAM:
-        with Path(file).open(encoding="utf-8", newline="\n") as stream:
-            yield stream
-        return
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as copy:
-        shutil.copyfileobj(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), copy)
-        copy.seek(0)
-        yield copy
+    with ExitStack() as stack:
+        source: IO[bytes] = sys.stdin.buffer
+        if file != STREAM:
+            source = stack.enter_context(Path(file).open("rb"))
+        if file == STREAM or not source.seekable():
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(source, copy)
+            copy.seek(0)
+            source = copy
+        yield stack.enter_context(io.TextIOWrapper(source, "utf-8", newline="\n"))
 
 
 @contextmanager
@@ -224,23 +243,26 @@ def _translate_file_errors(name: str, advice: str = "") -> Iterator[None]:
         # The reader closed the pipe; typer handles it.
         raise
     except OSError as error:
-        raise UnavailableError(f"{name} cannot be used: {error.strerror}{advice}") from error
+        reason = error.strerror or error
+        raise UnavailableError(f"{name} cannot be used: {reason}{advice}") from error
     except UnicodeDecodeError as error:
-        raise FormatError(f"{name} is not an export of indelible: it is not UTF-8 text") from error
+        raise FormatError(
+            f"{name} is not an export of indelible: it is not UTF-8 text. Nothing was imported"
+        ) from error
 
 
 Source = Annotated[
     str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")
 ]
 Target = Annotated[
-    str, typer.Argument(metavar="DST", help="The store to copy to; it may be a new one.")
+    str, typer.Argument(metavar="DST", help="The store to copy to, which may be new.")
 ]
 Sessions = Annotated[
     list[str] | None,
     typer.Option(
         "--session",
         metavar="ID",
-        help="Only this session; may be given several times.",
+        help="Only this session; may be repeated.",
         autocompletion=complete_session_ids,
     ),
 ]
@@ -248,8 +270,8 @@ ToNamespace = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The namespace to copy to, if it is another one than --namespace.",
-        rich_help_panel="Store and output",
+        help="The namespace to copy to. Default: that of --namespace.",
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 
@@ -269,7 +291,7 @@ def copy(
     timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Copy sessions, with all they are made of, into another store. Run it again to go on."""
+    """Copy sessions completely into another store. Run it again to continue."""
     out = Output(as_json=as_json)
     theirs = namespace if to_namespace is None else to_namespace
     waits = {"busy_timeout_s": busy_timeout, "timeout_s": timeout}
@@ -357,19 +379,20 @@ def import_langchain(
     ],
     *,
     table: Annotated[
-        str, typer.Option(metavar="NAME", help="The table of an SQL database.")
+        str, typer.Option(metavar="NAME", help="The table in an SQL database.")
     ] = langchain_import.TABLE,
     key_prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the keys on Redis begin with.")
+        str, typer.Option(metavar="TEXT", help="The prefix of the keys on Redis.")
     ] = langchain_import.KEY_PREFIX,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Import what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
 
-    Each history becomes the session of its id. None is overwritten, the source is only read, and
-    an interrupted import is completed by running it again.
+    Each history becomes a session with the same id. Existing sessions are not overwritten, the
+    source is only read, and an interrupted import is completed by running it again.
     """
+    _require_name(source, "SOURCE")
     found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
         confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
@@ -403,9 +426,10 @@ def import_langgraph(
 ) -> None:
     """Import the threads of LangGraph's SqliteSaver or PostgresSaver, for IndelibleSaver.
 
-    Every checkpoint is read again and compared. No thread is overwritten, the source is only read,
-    and an interrupted import is completed by running it again.
+    Every checkpoint is read back and compared. Existing threads are not overwritten, the source is
+    only read, and an interrupted import is completed by running it again.
     """
+    _require_name(source, "SOURCE")
     with import_extra():
         from indelible.adapters import langgraph_import  # noqa: PLC0415
         from indelible.adapters.langgraph_saver import IndelibleSaver  # noqa: PLC0415

@@ -23,13 +23,13 @@ SENT_MAX: Final = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """A change: its name on a button, what it takes from the page that asks for it, and its end."""
+    """A change: the label of its button, its fields, and what is shown afterwards."""
 
     title: str
-    # What the next page says.
+    # The message on the next page.
     done: str
     takes: tuple[str, ...] = ()
-    # It cannot be undone: a box has to be ticked.
+    # It cannot be undone: a box must be ticked.
     final: bool = False
 
 
@@ -56,12 +56,12 @@ class Actions:
     """Previews and performs changes of a store."""
 
     store: AsyncMemoryStore
-    # The page after each form that was sent, the newest ones; a form has a key of its own.
+    # The page that followed each of the newest forms. Each form has a unique key.
     sent: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def preview(self, fields: Fields) -> Shown:
-        """What a change would do; `expected` is what it is bound to."""
+        """Show what a change would do; `expected` is the version that it applies to."""
         name, action = _find_action(fields)
         session = get_field(fields, "id")
         info = await self.store.session(session)
@@ -85,12 +85,12 @@ class Actions:
         if name == "retract":
             memory = await self.store.get_memory(session, get_field(fields, "memory"))
             if memory is None:
-                raise UsageError("this memory is not there any more: nothing to retract")
+                raise UsageError("this memory does not exist any more: nothing to retract")
             shown |= {"memory": memory, "expected": str(memory.position)}
         return shown
 
     async def perform(self, fields: Fields) -> str:
-        """Do it, unless something changed since the preview; return the page to go to.
+        """Make the change, unless the session changed since the preview; return the next page.
 
         A form that is sent twice, as by a double click, is one change.
         """
@@ -134,7 +134,7 @@ class Actions:
         return await (self.store.undo if name == "undo" else self.store.redo)(session, **options)
 
     async def _preview_rows(self, session: str, change: ViewChange) -> list[Any]:
-        """The entries that would come and go, with the sign that a comparison gives them."""
+        """Build rows of the entries that would be shown or hidden, with their signs."""
         restored = set(change.restored)
         page = take_last(from_positions((*change.dropped, *change.restored)), PREVIEW_ENTRIES)
         rows = build_rows(await read_extents(self.store, session, page))

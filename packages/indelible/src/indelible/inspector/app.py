@@ -36,7 +36,7 @@ STATIC_FILES: Final = {
     "icon.svg": "image/svg+xml",
 }
 
-# What a page may take: less than its connection, so that a reader is told why there is nothing.
+# Shorter than the limit of a connection, so that the reader sees an error page.
 PAGE_S_MAX: Final = 30.0
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -81,9 +81,9 @@ def build_app(
 
 _NO_PAGE: Final = {"title": "There is no such page", "message": ""}
 _TOO_LONG: Final = {
-    "title": "That takes too long here",
-    "message": "The engine has no index for it, and there is too much to read all of it. Look in"
-    " one session, at ids that begin alike, or at sessions in any order.",
+    "title": "This takes too long",
+    "message": "The engine has no index for this, and there is too much data to read. Search in one"
+    " session, filter by the beginning of the id, or list sessions in any order.",
 }
 
 
@@ -123,7 +123,7 @@ class Views:
         return answer
 
     async def not_found(self, request: Request, _: Exception) -> Response:
-        """Answer a request for a page that is not there."""
+        """Answer a request for an unknown page."""
         return self._render("error.html", _NO_PAGE, request, 404)
 
     def _render(
@@ -135,7 +135,7 @@ class Views:
         return HTMLResponse(page.render(path=request.url.path, done=done, **shown), status)
 
     def _render_error(self, error: MemoryStoreError, request: Request) -> HTMLResponse:
-        """Say what is wrong, and what happened to the data."""
+        """Render the error as a page that says what happened to the data."""
         status, title = 400, "That is not possible"
         if isinstance(error, (SessionNotFoundError, SnapshotNotFoundError)):
             status, title = 404, "It is not there"

@@ -1,6 +1,6 @@
-"""Reports and traces of memory-contract, as data that the page of the store's health shows.
+"""Reports and traces of memory-contract, for the page "Health".
 
-The files are named on the command line, and read once. Nothing of them is run or followed.
+The files are named on the command line, and read once. Nothing in them is run or followed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from indelible.errors import UsageError
 REPORT_BYTES_MAX: Final = 64 * 1024 * 1024
 # A longer line of a trace is counted and not read.
 LINE_BYTES_MAX: Final = 1024 * 1024
-# Failed calls and sessions of a trace that are kept; the others are counted.
+# Failed calls of a trace that are kept; the others are counted.
 KEPT_MAX: Final = 20
 
-# Verdicts that need a look, worst first; all others are fine, or were not asked for.
+# Verdicts that need attention, worst first; the others passed or were not requested.
 BAD_VERDICTS: Final = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
 
 
 class ReportAnomaly(BaseModel):
-    """What a case found."""
+    """An anomaly that a case found."""
 
     name: str
     session: str
@@ -66,7 +66,7 @@ class Report(BaseModel):
 
     @property
     def tallies(self) -> list[tuple[str, Counter[str]]]:
-        """How often each verdict came, gate by gate."""
+        """The number of each verdict, by gate."""
         return [
             (gate, Counter(each.verdict for each in self.cases if each.gate == gate))
             for gate in self.gates
@@ -74,23 +74,23 @@ class Report(BaseModel):
 
     @property
     def bad_cases(self) -> list[ReportCase]:
-        """The cases that need a look, worst first."""
+        """The cases that need attention, worst first."""
         found = [each for each in self.cases if each.verdict in BAD_VERDICTS]
         return sorted(found, key=lambda each: BAD_VERDICTS.index(each.verdict))
 
 
 @dataclass(kw_only=True, slots=True)
 class Trace:
-    """What a recorder wrote, counted."""
+    """The contents of a trace, counted."""
 
     calls: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     sessions: Counter[str] = field(default_factory=Counter)
-    # Calls that raised, or whose outcome nobody knows: the first ones.
+    # The first calls that raised or have an unknown outcome.
     failed: list[dict[str, str]] = field(default_factory=list)
     processes: int = 0
     closed: int = 0
-    # Lines that the recorder could not keep, and lines that are no trace.
+    # Lines that the recorder dropped, and lines that cannot be parsed.
     dropped: int = 0
     unreadable: int = 0
 
@@ -126,7 +126,7 @@ def read_trace(path: Path) -> tuple[str, Trace]:
 
 
 def _read_lines(path: Path) -> Iterator[Any]:
-    """Parse each line; None if it is no JSON, or too long."""
+    """Parse each line; None if it is not JSON, or too long."""
     with path.open("rb") as file:
         while line := file.readline(LINE_BYTES_MAX):
             end = line

@@ -1,4 +1,4 @@
-"""One session as a file: the page of a session, with everything that it needs in it."""
+"""One session as a file: the page of a session, self-contained."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from indelible.inspector.rows import TextWriter, build_rows
 from indelible.inspector.templating import build_environment
 from indelible.model import Timeline, TimelineEntry
 
-# An export is read without the store: it has whole texts, up to this.
+# The longest text in an export, which is read without the store.
 EXPORT_CHARS_MAX = 200_000
 
 
 class SessionExport:
     """Writes the page while the session is read; it holds three pages of its entries.
 
-    `add_page` takes the pages of `timeline(on_page=…)`. With `redact`, the file has the shape of
-    the session, times and sizes, and nothing that anybody wrote.
+    `add_page` takes the pages of `timeline(on_page=…)`. With `redact`, the file has kinds, times
+    and sizes, and nothing that anybody wrote.
     """
 
     def __init__(self, write: Callable[[str], object], *, redact: bool) -> None:

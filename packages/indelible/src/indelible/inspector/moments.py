@@ -21,8 +21,8 @@ GAP_MAX: Final = 200
 class Moment:
     """A state that a session had.
 
-    `end` is behind the last entry that is worth showing then. `changes` are those that had been
-    made, newest first. `at` is None for the present.
+    `end` is the position after the last entry to show. `changes` are the changes made until then,
+    newest first. `at` is None for the present.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Moment:
     extents: Extents
     end: int
     changes: Sequence[Change] = ()
-    # What this moment is the result of: a change, or a snapshot that was taken of it.
+    # The change that led to this state, or the snapshot of it.
     change: Change | None = None
     snapshot: Snapshot | None = None
 
@@ -67,7 +67,7 @@ def _comes_before(change: Change, snapshot: Snapshot) -> bool:
 
 
 def _list_of_change(timeline: Timeline, change: Change, newer: int) -> Iterator[Moment]:
-    """The state before a change, then the one after it."""
+    """List the state before a change, then the one after it."""
     for side, extents in (("before", change.before), ("after", change.after)):
         stops = [stop for _, stop in (*change.before[-1:], *change.after[-1:])]
         yield Moment(
@@ -106,7 +106,7 @@ def _build_now(timeline: Timeline) -> Moment:
 
 
 def find_end(timeline: Timeline) -> int:
-    """Return the position behind the newest entry, of a timeline that was read up to its end."""
+    """Return the position after the newest entry, of a timeline that was read up to its end."""
     stops = [stop for _, stop in timeline.hidden[-1:]]
     stops += [each.entry.position + 1 for each in timeline.entries[-1:]]
     return max(stops, default=0)
@@ -124,19 +124,19 @@ def find_moment(moments: Sequence[Moment], name: str) -> Moment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """What one moment shows and another does not."""
+    """The entries that only one of two moments shows."""
 
     added: Extents
     removed: Extents
 
     @property
     def added_count(self) -> int:
-        """How many entries came."""
+        """How many entries were added."""
         return count(self.added)
 
     @property
     def removed_count(self) -> int:
-        """How many entries went."""
+        """How many entries were removed."""
         return count(self.removed)
 
     @property
@@ -154,7 +154,7 @@ def compare(first: Moment, second: Moment) -> Difference:
 
 
 def choose_page(extents: Extents, before: int | None, size: int) -> Extents:
-    """Return the last positions before one, up to the size of a page."""
+    """Return the last positions before a position, up to the size of a page."""
     stop = extents[-1][1] if extents else 0
     return take_last(clip(extents, 0, stop if before is None else before), size)
 

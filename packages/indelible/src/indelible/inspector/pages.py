@@ -1,4 +1,4 @@
-"""The pages that read: what each shows, read from the store by its public verbs."""
+"""Reads the data of each page from the store, by its public verbs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MEMORIES_PAGE: Final = 50
 HITS_PAGE: Final = 20
 # Newest lines of an audit.
 AUDIT_PAGE: Final = 50
-# Sessions that a filter looks at for one page; the page offers to go on behind them.
+# Sessions that a filter looks at for one page; the page offers to continue after them.
 SCAN_MAX: Final = 1000
 # Entries that are read around a page: results of its calls, and calls of its results.
 CONTEXT_ENTRIES: Final = 50
-# What the page of one entry shows of its texts.
+# The longest text on the page of one entry.
 ENTRY_CHARS_MAX: Final = 200_000
-# What a form may ask for.
+# The longest query of a search.
 WORDS_CHARS_MAX: Final = 500
 ORDERS: Final = {
     "-last_activity": "latest activity",
@@ -49,13 +49,13 @@ ORDERS: Final = {
     "id": "id",
     "": "any",
 }
-# Engines that would look at every session to put a page of them into an order.
+# Engines that would read every session to sort a page of them.
 UNORDERED_ENGINES: Final = ("redis", "valkey")
 
 
 @dataclass(kw_only=True, slots=True)
 class Verification:
-    """A run of `verify`, which goes on while pages are looked at."""
+    """A run of `verify` in the background."""
 
     task: asyncio.Task[None]
     session: str = ""
@@ -66,7 +66,7 @@ class Verification:
 
 @dataclass(kw_only=True, slots=True)
 class Pages:
-    """Reads what a page shows. Each method takes the fields of its query."""
+    """Reads the data of the pages. Each method takes the fields of a query."""
 
     store: AsyncMemoryStore
     reports: Sequence[tuple[str, Report]] = ()
@@ -74,17 +74,17 @@ class Pages:
     verification: Verification | None = None
 
     async def sessions(self, fields: Fields) -> Shown:
-        """A page of the sessions, filtered and ordered."""
+        """List sessions, filtered and ordered."""
         prefix, condition = fields.get("prefix", ""), fields.get("where", "").strip()
         status, order = fields.get("status", ""), fields.get("order")
         if order is None:
             engine = (await self.store.claims()).engine
             order = "" if engine in UNORDERED_ENGINES else "-last_activity"
-        where = parse_conditions([condition] if condition else [])
-        if since := fields.get("since", ""):
-            where.update(parse_conditions([f"last_activity>={since}"]))
-        if status:
-            where["status"] = {"$eq": status}
+        since = fields.get("since", "")
+        conditions = [condition] if condition else []
+        conditions += [f"last_activity>={since}"] if since else []
+        conditions += [f"status={status}"] if status else []
+        where = parse_conditions(conditions)
         page = await self.store.list_sessions(
             prefix=prefix,
             where=where,
@@ -113,7 +113,7 @@ class Pages:
         }
 
     async def session(self, fields: Fields) -> Shown:
-        """A session, now or at another moment: its newest entries, or those before a position."""
+        """Read a session, now or at a moment: its newest entries, or those before a position."""
         session = get_field(fields, "id")
         head = await self._read_head(session, last=ENTRIES_PAGE + CONTEXT_ENTRIES)
         moments = list_moments(head)
@@ -136,7 +136,7 @@ class Pages:
         }
 
     async def session_news(self, fields: Fields) -> Shown | None:
-        """What came behind a position since a version; None if nothing did."""
+        """Read what was appended after a position since a version; None if nothing was."""
         session, version = get_field(fields, "id"), fields.get("version", "")
         if (await self.store.session(session)).version == version:
             return None
@@ -155,7 +155,7 @@ class Pages:
         }
 
     async def entry(self, fields: Fields) -> Shown:
-        """One entry, whole, and as JSON."""
+        """Read one entry, whole, and as JSON."""
         session, position = (
             get_field(fields, "id"),
             parse_position(get_field(fields, "position")) or 0,
@@ -172,7 +172,7 @@ class Pages:
         writer = TextWriter(chars_max=ENTRY_CHARS_MAX)
         value = getattr(entries[0].entry, "value", None)
         (row,) = build_rows(
-            # A value of a thread stands here by itself, and not with its step.
+            # A value of a thread is shown alone here, without its step.
             entries if isinstance(value, StoredValue) else found.entries,
             first=position,
             end=position + 1,
@@ -183,7 +183,7 @@ class Pages:
         return {"info": found.info, "row": row, "raw": raw}
 
     async def diff(self, fields: Fields) -> Shown:
-        """What differs between two moments of a session."""
+        """Compare two moments of a session."""
         session = get_field(fields, "id")
         head = await self._read_head(session)
         moments = list_moments(head)
@@ -205,7 +205,7 @@ class Pages:
         }
 
     async def memories(self, fields: Fields) -> Shown:
-        """The current memories of a collection."""
+        """List the current memories of a collection."""
         session = get_field(fields, "id")
         condition = fields.get("where", "").strip()
         info = await self.store.session(session)
@@ -224,7 +224,7 @@ class Pages:
         }
 
     async def memory(self, fields: Fields) -> Shown:
-        """All versions of a memory, newest first."""
+        """List all versions of a memory, newest first."""
         session, memory_id = get_field(fields, "id"), get_field(fields, "memory")
         info = await self.store.session(session)
         versions = await self.store.memory_history(session, memory_id)
@@ -236,7 +236,7 @@ class Pages:
         }
 
     async def search(self, fields: Fields) -> Shown:
-        """What a search finds, in the whole store or in a session."""
+        """Search the whole store, or a session."""
         words, session = fields.get("q", "").strip(), fields.get("session", "")
         if len(words) > WORDS_CHARS_MAX:
             raise UsageError(f"a search takes up to {WORDS_CHARS_MAX} characters")
@@ -264,7 +264,7 @@ class Pages:
         }
 
     async def health(self, fields: Fields) -> Shown:  # noqa: ARG002 (as all pages)
-        """What the store promises and risks, and what a verification found."""
+        """Read what the store promises and risks, and what a verification found."""
         return {
             "claims": await self.store.claims(),
             "risks": await self.store.risks(),
@@ -274,11 +274,11 @@ class Pages:
         }
 
     async def health_progress(self, fields: Fields) -> Shown:  # noqa: ARG002 (as all pages)
-        """How far a verification is."""
+        """Return the progress of a verification."""
         return {"verification": self.verification}
 
     async def start_verification(self, fields: Fields) -> str:  # noqa: ARG002 (as all pages)
-        """Begin to verify the store, unless that is under way; return the page that shows it."""
+        """Start to verify the store, unless that is running; return the page that shows it."""
         if self.verification is None or self.verification.task.done():
             self.verification = Verification(task=asyncio.create_task(self._verify()))
         return "/health"
@@ -296,7 +296,7 @@ class Pages:
             state.error = error.message
 
     async def _read_head(self, session: str, *, last: int = 1) -> Timeline:
-        """Read the state of a session that is there, with its newest entries."""
+        """Read the state of a session with its newest entries; raise if it does not exist."""
         head = await self.store.timeline(session, last=last)
         if head.info.status is Status.NEW:
             raise SessionNotFoundError(f"there is no session {session!r}", session=session)
@@ -316,14 +316,14 @@ class Pages:
         first = inside[0] if inside else before
         entries = found.entries
         if moment.id != NOW:
-            # Results that came later were not there yet.
+            # Leave out results that were appended later.
             there = [each for each in entries if each.entry.position < moment.end]
             entries = tuple(show_as_of(there, moment.extents))
         is_start = not positions or first == positions[0]
         rows = build_rows(
             entries,
             first=0 if is_start else first,
-            # Entries that were appended meanwhile come by `session_news`.
+            # Entries that were appended meanwhile are sent by `session_news`.
             end=before,
             changes=moment.changes,
             snapshots=head.snapshots,
@@ -337,7 +337,7 @@ class Pages:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPage:
-    """Rows, and where the pages before and behind them end; None if there are none."""
+    """Rows, and where the pages before and after them end; None if there is no such page."""
 
     rows: list[PageRow]
     older: int | None
@@ -345,7 +345,7 @@ class RowPage:
 
 
 async def read_extents(store: AsyncMemoryStore, session: str, page: Extents) -> list[TimelineEntry]:
-    """Read the entries of some extents, as visible, by as few calls as they lie apart."""
+    """Read the entries of extents, as visible; one call reads extents that are close together."""
     entries: list[TimelineEntry] = []
     for start, stop in plan_reads(page):
         found = await store.timeline(session, last=stop - start, before=stop)
@@ -354,7 +354,7 @@ async def read_extents(store: AsyncMemoryStore, session: str, page: Extents) -> 
 
 
 def _has_gap(timeline: Timeline, after: int) -> bool:
-    """Return whether more came than a page holds."""
+    """Return whether more entries were appended than a page holds."""
     return bool(timeline.entries) and timeline.entries[0].entry.position > after
 
 

@@ -1,4 +1,4 @@
-"""What a page shows of entries: rows with parts, tool calls joined with their results.
+"""Entries as rows of a page: their parts, and tool calls joined with their results.
 
 Everything here is computed from values of the public API; templates escape all of it.
 """
@@ -34,13 +34,13 @@ from indelible.model import (
 )
 from indelible.view import Extents, contains, subtract
 
-# What a timeline shows of a text; the page of an entry shows more.
+# The longest text in a timeline; the page of an entry shows more.
 TEXT_CHARS_MAX: Final = 4_000
-# A JSON value of more characters is written in several lines.
+# A longer JSON value is written in several lines.
 LINE_CHARS_MAX: Final = 80
-# What lies deeper is written on one line.
+# Deeper values are written on one line.
 INDENT_CHARS_MAX: Final = 20
-# What is shorter is no text, but the bytes of a format.
+# Shorter runs of characters are bytes of a format, not words.
 WORD_CHARS_MIN: Final = 4
 _NO_WORDS: Final = re.compile("[\x00-\x1f\x7f\ufffd]+")
 # Lengths of texts in MessagePack, which may look like a letter. No UTF-8 has these bytes.
@@ -53,7 +53,7 @@ _TONES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownText:
-    """A text, or a value as JSON, cut to what a page shows."""
+    """A text, or a value as JSON, cut to the limit of a page."""
 
     text: str
     cut: int = 0
@@ -135,13 +135,13 @@ class PageRow:
     step: StepCard | None = None
     value: ValueCard | None = None
     snapshot: Snapshot | None = None
-    # Of a comparison: whether the entry came or went.
+    # In a comparison: + if the entry was added, - if it was removed.
     sign: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextWriter:
-    """Turns values into texts of a page. With `redact`, none of their content is shown."""
+    """Turns values into texts for a page. With `redact`, their content is left out."""
 
     chars_max: int = TEXT_CHARS_MAX
     redact: bool = False
@@ -158,16 +158,16 @@ class TextWriter:
         )
 
     def name(self, name: str) -> str:
-        """Return a name that the content of an entry gives."""
+        """Return a name from the content of an entry."""
         return REDACTED if self.redact and name else name
 
     def role(self, role: str) -> str:
-        """Return the role of a message; that of a framework may be anything."""
+        """Return the role of a message; unusual roles may reveal content."""
         return role if role in KNOWN_ROLES else self.name(role)
 
 
 def _format_json(value: Any, indent: str = "") -> str:
-    """Format a value as JSON: what is short, on one line."""
+    """Format a value as JSON; a short one on one line."""
     line = json.dumps(value, ensure_ascii=False)
     is_short = len(indent) + len(line) <= LINE_CHARS_MAX
     if is_short or len(indent) > INDENT_CHARS_MAX or not isinstance(value, (dict, list)):
@@ -195,10 +195,10 @@ def build_rows(
     snapshots: Iterable[Snapshot] = (),
     writer: TextWriter | None = None,
 ) -> list[PageRow]:
-    """Build the rows of the entries in `[first, end)`; those around join calls with results.
+    """Build the rows of the entries in `[first, end)`; entries around them complete their calls.
 
-    An entry that has nothing but results of calls on this page is shown with its calls. The page
-    begins with `first`, or at `begin` if it has rows before these.
+    An entry that has only results of calls on this page is shown with these calls. The page
+    begins at `first`, or at `begin` if it has earlier rows.
     """
     writer = writer or TextWriter()
     hidden = [(each, subtract(each.before, each.after)) for each in changes]
@@ -248,7 +248,7 @@ def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
 
 
 def _add_content(row: PageRow, value: Value, writer: TextWriter) -> None:
-    """Add what the value says, without its calls."""
+    """Add the content of the value, without its calls."""
     match value:
         case ChatMessage():
             _add_message(row, value, writer)
@@ -324,7 +324,7 @@ def _add_memory(row: PageRow, memory: StoredMemory, writer: TextWriter) -> None:
 def _join_calls(
     entries: Sequence[TimelineEntry], rows: dict[int, PageRow], begin: int, writer: TextWriter
 ) -> set[int]:
-    """Give calls their results; return the entries that are shown with their calls alone."""
+    """Give calls their results; return the entries that are only shown with their calls."""
     waiting = OpenCalls()
     calls: list[tuple[int, CallCard]] = []
     joined = set()
@@ -359,7 +359,7 @@ def _join_calls(
 
 
 def _join_values(entries: Sequence[TimelineEntry], rows: dict[int, PageRow]) -> set[int]:
-    """Give the steps of a thread the values stored before them; return those shown with steps."""
+    """Give steps of a thread the values stored before them; return the positions of these."""
     branches = BranchFinder()
     places: dict[str, int] = {}
     joined: set[int] = set()
@@ -378,7 +378,7 @@ def _join_values(entries: Sequence[TimelineEntry], rows: dict[int, PageRow]) -> 
 
 
 def _join_texts(content: Any) -> Any:
-    """Return the text of content that is blocks of text alone."""
+    """Return the text of content that consists of blocks of text; other content unchanged."""
     blocks = content if isinstance(content, list) else []
     texts = [get_block_text(each) if isinstance(each, dict) else None for each in blocks]
     found = [text for text in texts if text is not None]
@@ -403,7 +403,7 @@ def _find_hiding(hidden: Iterable[tuple[Change, Extents]], position: int) -> Cha
 def _add_snapshots(
     rows: Iterable[PageRow], snapshots: Iterable[Snapshot], first: int, end: int | None
 ) -> Iterator[PageRow]:
-    """Put a mark for each snapshot behind the last entry that it holds."""
+    """Insert a mark for each snapshot after the last entry that it holds."""
     marks = sorted(
         (
             PageRow(position=_find_last(each), author="snapshot", tone="snapshot", snapshot=each)
@@ -411,7 +411,7 @@ def _add_snapshots(
         ),
         key=lambda mark: mark.position,
     )
-    # A snapshot of nothing stands before everything.
+    # An empty snapshot comes first.
     begin = -1 if first == 0 else first
     marks = [each for each in marks if begin <= each.position and not _is_behind(each, end)]
     for row in rows:
@@ -430,7 +430,7 @@ def _find_last(snapshot: Snapshot) -> int:
 
 
 def _mark_runs(rows: Iterable[PageRow]) -> Iterator[PageRow]:
-    """Write the date into the first row of each day, and mark rows that one change hid together."""
+    """Add the date to the first row of each day, and mark rows that one change hid together."""
     day = ""
     hidden_by: Change | None = None
     for row in rows:
@@ -442,7 +442,7 @@ def _mark_runs(rows: Iterable[PageRow]) -> Iterator[PageRow]:
 
 
 def show_as_of(entries: Iterable[TimelineEntry], extents: Extents) -> list[TimelineEntry]:
-    """Return the entries with what was visible in another state."""
+    """Return the entries with their visibility in another state."""
     return [
         TimelineEntry(
             entry=each.entry,

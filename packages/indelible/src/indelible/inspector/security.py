@@ -1,4 +1,4 @@
-"""Who may ask the inspector for what. Everything that is refused is refused here.
+"""Access control of the inspector: every check of a request.
 
 The server listens on the loopback interface, where every web page and every user of the machine
 can send requests. Each request therefore needs the right `Host` (a rebound DNS name has another
@@ -44,7 +44,7 @@ HEADERS: Final = (
 
 
 class RefusedError(Exception):
-    """A request that is not answered."""
+    """A request that is refused."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ class RefusedError(Exception):
 
 
 class Access:
-    """The secrets of one start, and the addresses under which it may be reached."""
+    """The secrets of one start, and the addresses of the server."""
 
     def __init__(self, port: int) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -116,7 +116,7 @@ class Guard:
         return None
 
     def _check_host(self, hosts: list[str]) -> None:
-        """Refuse names that somebody else's DNS points at this machine."""
+        """Refuse other names, which a foreign DNS may point at this machine."""
         if len(hosts) != 1 or hosts[0] not in self._access.hosts:
             raise RefusedError(421, "The inspector has another address.")
 
@@ -157,10 +157,10 @@ def _is_equal(given: str, secret: str) -> bool:
 
 
 def _parse_fields(text: bytes) -> dict[str, str]:
-    """Parse a query or a form. Of a repeated field, the first is taken.
+    """Parse a query or a form; the first of repeated fields counts.
 
-    A field whose name ends with `_` is quoted once more: browsers change line breaks in forms, and
-    ids may have some.
+    A field whose name ends with `_` is quoted twice: browsers change line breaks in forms, and
+    ids may contain some.
     """
     try:
         pairs = parse_qsl(

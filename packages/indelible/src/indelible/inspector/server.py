@@ -13,28 +13,28 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from indelible.errors import UnavailableError
 
 LOOPBACK: Final = "127.0.0.1"
-# A request with its response. A connection takes one request, so slow clients hold none for long.
+# For a request with its response: each connection takes one request. Slow clients are cut off.
 CONNECTION_S_MAX: Final = 60.0
 # The head of a request: the longest query and some headers.
 HEAD_BYTES_MAX: Final = 16 * 1024
 
 
 class LimitedConnection(H11Protocol):
-    """A connection that is ended after some time, whatever its client does.
+    """A connection that is aborted after some time, whatever its client does.
 
-    uvicorn has no such limit, and takes a class like this as `http=`. Where the class that is
-    extended here is imported from is not documented; the test of slow clients needs it.
+    uvicorn has no such limit, and takes a class like this as `http=`. The import path of its base
+    class is not documented; the test of slow clients fails if it changes.
     """
 
     seconds_max = CONNECTION_S_MAX
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the time limit."""
+        """Start the time limit."""
         super().connection_made(transport)
         self._end = asyncio.get_running_loop().call_later(self.seconds_max, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the time limit."""
+        """Cancel the time limit."""
         self._end.cancel()
         super().connection_lost(exc)
 

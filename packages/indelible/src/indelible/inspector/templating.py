@@ -1,4 +1,4 @@
-"""How templates write values: everything is escaped, also characters that nobody would see."""
+"""How templates write values: everything is escaped, including invisible characters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from indelible.model import Change
 from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import Extents, count, subtract
 
-# What lists show of a value of metadata.
+# The longest value of metadata in a list.
 PLAIN_CHARS_MAX: Final = 80
-# A block of code, as models write it. Its fences stay: nothing of a text is left out.
+# A block of code, as models write it. Its fences stay: no part of a text is left out.
 _FENCED = re.compile(r"^(```[^`\n]*\n.*?^```[ \t]*)$\n?", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"( *).+\n?")
 _FOUND = re.compile(r"\[([^\[\]]+)\]")
@@ -56,12 +56,12 @@ def build_link(path: str, **fields: object) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    """Escape unseen characters of every text that is put into a page, in one line."""
+    """Escape unseen characters of every text that is inserted into a page."""
     return escape_unseen(value) if type(value) is str else value
 
 
 def _format_lines(text: str) -> Markup:
-    """Write a text of several lines; what is fenced as code looks like code."""
+    """Write a text of several lines; fenced blocks are shown as code."""
     lines = str(escape(escape_unseen_in_lines(text)))
     return Markup(_FENCED.sub(r'<span class="code">\1</span>', lines))  # noqa: S704 (escaped above)
 
@@ -107,7 +107,7 @@ def _format_extents(extents: Extents) -> str:
 
 
 def _format_effect(change: Change) -> str:
-    """Say how many entries a change hid and brought back."""
+    """Describe how many entries a change hid and brought back."""
     hid = count(subtract(change.before, change.after))
     back = count(subtract(change.after, change.before))
     parts = [f"hid {hid:,}"] * bool(hid) + [f"brought back {back:,}"] * bool(back)
