@@ -18,8 +18,8 @@ BESIDE := .venv-frameworks
 TESTED := adk strands agno
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
-# What runs in a minute, without servers: all three packages. Of the kit, what runs no case; of goldens, comparing,
-# copying, and some runs of pytest.
+# The quick tier takes a minute and starts no servers. Of the kit it has the tests that run no case, of goldens those of
+# comparing and copying.
 KIT_TESTS := packages/memory-contract/tests
 GOLDEN_TESTS := packages/pytest-snapshot-db/tests
 QUICK = --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" tests/test_shape.py \
@@ -38,7 +38,7 @@ PYTESTS := 8.0 8.4 9.0 newest
 .PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix test-frameworks frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
 .DEFAULT_GOAL := help
 
-help: ## Say what can be made
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): requirements/dev.txt $(PROJECTS)
@@ -64,9 +64,9 @@ $(PGBOUNCER)/.ready: $(READY)
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
-# Types are checked on one core; the oldest frameworks are tested beside that.
-test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready $(OLDEST)/.ready $(TESTED:%=$(BESIDE)/%/.ready) ## Everything that must hold, on real engines and processes
-	$(MAKE) --jobs 2 --output-sync lint test-oldest
+# Checking types and installing an environment each use one core, so they run side by side.
+test: $(READY) ## Everything that must hold, on real engines and processes
+	$(MAKE) --jobs 2 --output-sync lint test-oldest $(ENGINES)/.ready $(PGBOUNCER)/.ready $(TESTED:%=$(BESIDE)/%/.ready)
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
