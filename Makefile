@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 PACKAGES := packages/indelible packages/memory-contract packages/pytest-snapshot-db
 PROJECTS := $(PACKAGES:%=%/pyproject.toml)
 EDITABLE := --quiet --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
+# Installs into another environment, which needs no pip of its own; of its modules, those that are imported are compiled then.
+INSTALL_THERE = $(BIN)/pip --python $(@D) install --quiet --no-compile
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
 PGBOUNCER := $(VENV)/pgbouncer
@@ -86,8 +88,8 @@ quick-on-%: $(VENV)/python-%/.ready
 
 $(VENV)/python-%/.ready: requirements/quick.txt $(PROJECTS) | $(READY)
 	$(call find_python,$*) -m venv --clear --without-pip $(@D)
-	$(BIN)/pip --python $(@D) install --quiet --require-hashes --requirement $<
-	$(BIN)/pip --python $(@D) install $(EDITABLE)
+	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 # Warnings of frameworks as old as these are not ours to mend.
@@ -95,10 +97,10 @@ test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions
 	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix packages/indelible/tests/adapters/test_, \
 		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
 
-$(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS)
-	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/pip install --quiet --require-hashes --requirement requirements/oldest.txt
-	$(OLDEST)/bin/pip install $(EDITABLE)
+$(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS) | $(READY)
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 test-browser: $(READY) ## The inspector, and the page of a report, in Debian's Chromium; installs that, which needs root
@@ -115,10 +117,10 @@ test-frameworks: $(READY) frameworks ## The kit beside every framework, also tho
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
-$(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS)
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install --quiet --require-hashes --requirement $<
-	$(@D)/bin/pip install $(EDITABLE)
+$(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS) | $(READY)
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 scoreboard: $(READY) frameworks ## The kit on the frameworks' own stores; ONLY=langchain and GATE=recall for some, AGAIN=1 to compare
