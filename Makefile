@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 PACKAGES := packages/indelible packages/memory-contract packages/pytest-snapshot-db
 PROJECTS := $(PACKAGES:%=%/pyproject.toml)
 EDITABLE := --quiet --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
+# Installs into another environment, which needs no pip of its own; of its modules, those that are imported are compiled then.
+INSTALL_THERE = $(BIN)/pip --python $(@D) install --quiet --no-compile
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
 PGBOUNCER := $(VENV)/pgbouncer
@@ -18,8 +20,8 @@ BESIDE := .venv-frameworks
 TESTED := adk strands agno
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
-# What runs in a minute, without servers: all three packages. Of the kit, what runs no case; of goldens, comparing,
-# copying, and some runs of pytest.
+# The quick tier takes a minute and starts no servers. Of the kit it has the tests that run no case, of goldens those of
+# comparing and copying.
 KIT_TESTS := packages/memory-contract/tests
 GOLDEN_TESTS := packages/pytest-snapshot-db/tests
 QUICK = --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" tests/test_shape.py \
@@ -38,7 +40,7 @@ PYTESTS := 8.0 8.4 9.0 newest
 .PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix test-frameworks frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
 .DEFAULT_GOAL := help
 
-help: ## Say what can be made
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): requirements/dev.txt $(PROJECTS)
@@ -64,9 +66,9 @@ $(PGBOUNCER)/.ready: $(READY)
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
-# Types are checked on one core; the oldest frameworks are tested beside that.
-test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready $(OLDEST)/.ready $(TESTED:%=$(BESIDE)/%/.ready) ## Everything that must hold, on real engines and processes
-	$(MAKE) --jobs 2 --output-sync lint test-oldest
+# Checking types and installing an environment each use one core, so they run side by side.
+test: $(READY) ## Everything that must hold, on real engines and processes
+	$(MAKE) --jobs 2 --output-sync lint test-oldest $(ENGINES)/.ready $(PGBOUNCER)/.ready $(TESTED:%=$(BESIDE)/%/.ready)
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
@@ -86,8 +88,8 @@ quick-on-%: $(VENV)/python-%/.ready
 
 $(VENV)/python-%/.ready: requirements/quick.txt $(PROJECTS) | $(READY)
 	$(call find_python,$*) -m venv --clear --without-pip $(@D)
-	$(BIN)/pip --python $(@D) install --quiet --require-hashes --requirement $<
-	$(BIN)/pip --python $(@D) install $(EDITABLE)
+	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 # Warnings of frameworks as old as these are not ours to mend.
@@ -95,10 +97,10 @@ test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions
 	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix packages/indelible/tests/adapters/test_, \
 		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
 
-$(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS)
-	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/pip install --quiet --require-hashes --requirement requirements/oldest.txt
-	$(OLDEST)/bin/pip install $(EDITABLE)
+$(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS) | $(READY)
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 test-browser: $(READY) ## The inspector, and the page of a report, in Debian's Chromium; installs that, which needs root
@@ -115,10 +117,10 @@ test-frameworks: $(READY) frameworks ## The kit beside every framework, also tho
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
-$(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS)
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install --quiet --require-hashes --requirement $<
-	$(@D)/bin/pip install $(EDITABLE)
+$(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS) | $(READY)
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 scoreboard: $(READY) frameworks ## The kit on the frameworks' own stores; ONLY=langchain and GATE=recall for some, AGAIN=1 to compare

@@ -1,4 +1,4 @@
-"""What several folders of tests share: servers, processes, and the search for a canary password."""
+"""Hooks of all tests: servers end with a run, and nothing prints or keeps the canary password."""
 
 import gc
 import signal
@@ -22,10 +22,16 @@ def pytest_configure(config):
     )
 
 
-def pytest_collection_finish():
-    """Leave what was collected out of every later collection: thousands of tests are no garbage."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep the garbage collector from visiting thousands of tests, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

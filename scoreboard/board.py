@@ -130,7 +130,7 @@ class Board:
                 str(answer),
                 SEARCH_GATE if store.only_search else self._gate,
             ]
-            paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+            paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
             environment = {
                 **os.environ,
                 **told,

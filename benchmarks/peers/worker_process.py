@@ -55,7 +55,7 @@ class WorkerProcess:
             if self.entry.environment
             else Path(sys.executable)
         )
-        path = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         with (self._cwd / "said").open("a") as said:
             self._process = subprocess.Popen(
                 [str(python), "-m", "benchmarks.peers.worker", self.entry.code, self._role],

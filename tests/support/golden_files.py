@@ -30,6 +30,6 @@ def difference(one, two, *, ignore=(), limit=20):
     return compare_files(*copies, parse_rules(ignore), limit=limit)
 
 
-def told(*files, **options):
+def describe(*files, **options):
     """The same in words."""
     return "\n".join(difference(*files, **options).lines)

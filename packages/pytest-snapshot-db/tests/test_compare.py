@@ -1,5 +1,6 @@
 """Two files are the same if what is in them is; otherwise it is said what is not."""
 
+import ast
 import json
 import random
 import sqlite3
@@ -14,7 +15,7 @@ from pytest_snapshot_db.cell_text import suggest_ignore
 from pytest_snapshot_db.compare import compare_files
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.golden import write_canonical
-from tests.support.golden_files import difference, make, told
+from tests.support.golden_files import describe, difference, make
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def two(tmp_path):
     def both(before, after, **options):
         make(tmp_path / "a.db", before)
         make(tmp_path / "b.db", after)
-        return told(tmp_path / "a.db", tmp_path / "b.db", **options)
+        return describe(tmp_path / "a.db", tmp_path / "b.db", **options)
 
     return both
 
@@ -35,7 +36,7 @@ TEXT_KEY = "CREATE TABLE t (id TEXT PRIMARY KEY, a);"
 CLUSTERED = "CREATE TABLE t (id TEXT PRIMARY KEY, a) WITHOUT ROWID;"
 
 
-def test_rows_are_told_by_their_primary_key(two):
+def test_rows_are_matched_by_their_primary_key(two):
     said = two(
         KEYED + "INSERT INTO t VALUES (1, 'x', 1), (2, 'y', 2), (3, 'z', 3)",
         KEYED + "INSERT INTO t VALUES (1, 'x', 1), (3, 'Z', 3), (4, NULL, x'00ff')",
@@ -78,7 +79,7 @@ def test_spaces_and_comments_in_a_schema_change_nothing(two):
     assert "changed" in two("CREATE TABLE u (a DEFAULT 'x y')", "CREATE TABLE u (a DEFAULT 'x  y')")
 
 
-def test_rows_without_a_key_are_told_by_their_place(two):
+def test_rows_without_a_key_are_named_by_their_place(two):
     said = two(
         BARE + "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
         BARE + "INSERT INTO t VALUES (1, 'a'), (3, 'c'), (4, 'D'), (5, 'e')",
@@ -139,17 +140,17 @@ def test_values_that_sqlite_may_take_for_equal_are_not(two, one, other):
     assert said.startswith("table t: 1 changed")
 
 
-def test_text_that_is_no_text_is_compared_by_its_bytes(two):
+def test_invalid_text_is_compared_by_its_bytes(two):
     table = "CREATE TABLE t (a TEXT, b);"
     rows = table + "INSERT INTO t VALUES ('fine', 1), (CAST(x'ff61' AS TEXT), 'é')"
     assert two(rows, rows) == ""
 
 
-def test_text_that_is_no_text_is_shown(tmp_path):
+def test_invalid_text_is_shown(tmp_path):
     table = "CREATE TABLE t (a TEXT, b);"
     make(tmp_path / "a.db", table + "INSERT INTO t VALUES ('x', 1), (CAST(x'ff61' AS TEXT), 2)")
     make(tmp_path / "b.db", table + "INSERT INTO t VALUES ('x', 1), (CAST(x'fe61' AS TEXT), 2)")
-    said = told(tmp_path / "a.db", tmp_path / "b.db")
+    said = describe(tmp_path / "a.db", tmp_path / "b.db")
     assert "\\udcff" in said
     assert said.isprintable() or "\n" in said
 
@@ -182,7 +183,7 @@ def test_long_values_are_shortened_around_the_change(two):
     assert len(line) < 250
 
 
-def test_what_is_stored_cannot_steer_a_terminal(two):
+def test_stored_text_cannot_control_a_terminal(two):
     said = two("CREATE TABLE t (a)", "CREATE TABLE t (a); INSERT INTO t VALUES (char(27) || '[2J')")
     assert "\\x1b[2J" in said
     assert "\x1b" not in said
@@ -191,11 +192,11 @@ def test_what_is_stored_cannot_steer_a_terminal(two):
 def test_many_rows_are_counted_and_some_are_shown(tmp_path):
     make(tmp_path / "a.db", KEYED)
     make(tmp_path / "b.db", KEYED, *((n, n, n) for n in range(1000)))
-    said = told(tmp_path / "a.db", tmp_path / "b.db").splitlines()
+    said = describe(tmp_path / "a.db", tmp_path / "b.db").splitlines()
     assert said[0] == "table t: 1000 added (0 rows expected, 1000 obtained)"
     assert said[-1] == "  … and 980 more"
     assert len(said) == 22
-    assert len(told(tmp_path / "a.db", tmp_path / "b.db", limit=None).splitlines()) == 1001
+    assert len(describe(tmp_path / "a.db", tmp_path / "b.db", limit=None).splitlines()) == 1001
 
 
 def test_rows_of_tables_without_a_common_column_are_counted(two):
@@ -210,10 +211,10 @@ def test_a_table_may_have_many_columns(tmp_path):
     table = f"CREATE TABLE t ({', '.join(f'c{n}' for n in range(900))})"
     one = make(tmp_path / "a.db", table, [0.5] * 900)
     two = make(tmp_path / "b.db", table, [0.5] * 899 + [1])
-    assert told(one, two).splitlines()[1:] == ["  ~ row 1: c899: 0.5 → 1"]
+    assert describe(one, two).splitlines()[1:] == ["  ~ row 1: c899: 0.5 → 1"]
 
 
-def test_computed_columns_are_not_told_twice(two):
+def test_generated_columns_are_not_compared(two):
     table = "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b AS (a * 2) STORED);"
     said = two(table + "INSERT INTO t VALUES (1, 1)", table + "INSERT INTO t VALUES (1, 2)")
     assert said.splitlines()[1:] == ["  ~ id=1: a: 1 → 2"]
@@ -237,13 +238,54 @@ def test_a_full_text_table_is_compared_by_its_rows(tmp_path):
     for name, rows in (("a", "('moon'), ('sun')"), ("b", "('moon'), ('sea')")):
         with closing(apsw.Connection(str(tmp_path / f"{name}.db"))) as db:
             db.execute(f"{table} INSERT INTO f VALUES {rows}")
-    assert told(tmp_path / "a.db", tmp_path / "b.db").splitlines() == [
+    assert describe(tmp_path / "a.db", tmp_path / "b.db").splitlines() == [
         "table f: 1 changed (2 rows expected, 2 obtained)",
         "  ~ rowid=2: body: 'sun' → 'sea'",
     ]
 
 
-def test_a_file_that_needs_functions_of_its_program_is_compared_all_the_same(tmp_path):
+@pytest.mark.parametrize("content", ["content=''", "content='t', content_rowid='id'"])
+def test_the_index_of_a_full_text_table_without_rows_is_compared_by_its_words(tmp_path, content):
+    tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'moon');"
+    tables += f"CREATE VIRTUAL TABLE f USING fts5(a, {content});"
+    one = make(tmp_path / "a.db", tables + "INSERT INTO f (rowid, a) VALUES (1, 'moon')")
+    two = make(tmp_path / "b.db", tables + "INSERT INTO f (rowid, a) VALUES (1, 'new moon')")
+    assert not difference(one, one)
+    assert describe(one, two).splitlines() == [
+        "table f (words): 1 gone, 2 added (1 row expected, 2 obtained)",
+        "  - term='moon', doc=1, col='a', offset=0",
+        "  + term='moon', doc=1, col='a', offset=1",
+        "  + term='new', doc=1, col='a', offset=0",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["before", "after", "matched", "pair", "source", "obtained", "rowid", 'x"y', "it's", "a.b"],
+)
+def test_a_table_and_its_columns_may_have_any_name(two, name):
+    quoted = '"' + name.replace('"', '""') + '"'
+    table = f"CREATE TABLE {quoted} ({quoted} PRIMARY KEY, c0, reals, old, new);"
+    said = two(
+        f"{table} INSERT INTO {quoted} VALUES (1, 2, 3, 4, 5)",
+        f"{table} INSERT INTO {quoted} VALUES (1, 2, 9, 4, 5)",
+    )
+    assert said.splitlines() == [
+        f"table {name}: 1 changed (1 row expected, 1 obtained)",
+        f"  ~ {name}=1: reals: 3 → 9",
+    ]
+
+
+def test_names_that_differ_in_the_case_of_other_letters_are_different(two):
+    tables = "CREATE TABLE É (A); CREATE TABLE é (É, é);"
+    said = two(
+        tables + "INSERT INTO É VALUES (1); INSERT INTO é VALUES (1, 2)",
+        tables + "INSERT INTO É VALUES (2); INSERT INTO é VALUES (2, 2)",
+    )
+    assert said.splitlines()[1::2] == ["  ~ row 1: A: 1 → 2", "  ~ row 1: É: 1 → 2"]
+
+
+def test_a_file_that_needs_functions_of_its_program_is_still_compared(tmp_path):
     def program(path, last):
         with closing(sqlite3.connect(path)) as db:
             db.create_function("loud", 1, lambda text: text.upper(), deterministic=True)
@@ -257,16 +299,16 @@ def test_a_file_that_needs_functions_of_its_program_is_compared_all_the_same(tmp
     program(tmp_path / "b.db", "y")
     program(tmp_path / "c.db", "z")
     assert not difference(tmp_path / "a.db", tmp_path / "b.db")
-    assert "a='z'" in told(tmp_path / "a.db", tmp_path / "c.db")
+    assert "a='z'" in describe(tmp_path / "a.db", tmp_path / "c.db")
     write_canonical(tmp_path / "a.db", tmp_path / "d.db")
     assert not difference(tmp_path / "a.db", tmp_path / "d.db")
 
 
-def test_a_damaged_file_is_told_as_that(tmp_path):
+def test_a_damaged_file_is_reported(tmp_path):
     make(tmp_path / "a.db", KEYED + "CREATE INDEX i ON t (a);", *((n, n, n) for n in range(500)))
     whole = (tmp_path / "a.db").read_bytes()
     (tmp_path / "b.db").write_bytes(whole[:-4096] + b"\xaa" * 4096)
-    assert "the obtained file is damaged" in told(tmp_path / "a.db", tmp_path / "b.db")
+    assert "the obtained file is damaged" in describe(tmp_path / "a.db", tmp_path / "b.db")
 
 
 def test_columns_and_tables_can_be_ignored(tmp_path):
@@ -300,7 +342,7 @@ def test_rows_whose_key_is_ignored_are_still_compared(tmp_path, table):
         ("t.a", "a set of names"),
     ],
 )
-def test_a_rule_that_fits_nothing_is_refused(tmp_path, ignore, words):
+def test_a_rule_that_matches_nothing_is_refused(tmp_path, ignore, words):
     make(tmp_path / "a.db", KEYED)
     with pytest.raises(GoldenError, match=words):
         difference(tmp_path / "a.db", tmp_path / "a.db", ignore=ignore)
@@ -382,7 +424,7 @@ def test_a_part_of_a_json_document_can_be_ignored(tmp_path, kind, paths, same):
 def test_the_rest_of_a_document_is_shown(tmp_path):
     one = documents(tmp_path / "a.db", '{"ts": 1, "name": "Ana"}', None)
     two = documents(tmp_path / "b.db", '{"ts": 2, "name": "Bob"}', '{"ts": 3}')
-    assert told(one, two, ignore={"t.body": "$.ts"}).splitlines()[1:] == [
+    assert describe(one, two, ignore={"t.body": "$.ts"}).splitlines()[1:] == [
         "  ~ id=1: body $.name: 'Ana' → 'Bob'",
         "  ~ id=2: body: NULL → '{}'",
     ]
@@ -402,7 +444,7 @@ def test_a_wildcard_is_one_step_of_a_path(tmp_path):
     two = documents(tmp_path / "b.db", '{"l": [{"ts": 3, "m": [{"ts": 1}]}, {"ts": 4}, 5]}', None)
     deeper = documents(tmp_path / "c.db", '{"l": [{"m": [{"ts": 2}]}, {}, 5]}', None)
     assert not difference(one, two, ignore={"t.body": "$.l[*].ts"})
-    assert told(one, deeper, ignore={"t.body": "$.l[*].ts"}).splitlines()[1:] == [
+    assert describe(one, deeper, ignore={"t.body": "$.l[*].ts"}).splitlines()[1:] == [
         "  ~ id=1: body $.l[0].m[0].ts: 1 → 2"
     ]
     assert not difference(one, deeper, ignore={"t.body": ["$.l[*].ts", "$.l[*].m[*].*"]})
@@ -436,7 +478,7 @@ def test_text_and_bytes_of_one_document_are_not_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["milk", "", 5, 1.5, b"\xff\x00", "{broken", "{'a': 1}"])
-def test_a_path_in_a_column_that_is_no_json_is_refused(tmp_path, value):
+def test_a_path_in_a_column_without_json_is_refused(tmp_path, value):
     one = documents(tmp_path / "a.db", "{}", value)
     two = documents(tmp_path / "b.db", "{}", "{}")
     for files in ((one, two), (two, one)):
@@ -459,7 +501,7 @@ def test_a_path_in_a_column_that_is_no_json_is_refused(tmp_path, value):
         ({"t.nothing": "$.a"}, "t has: id, body"),
     ],
 )
-def test_what_is_no_path_is_refused(tmp_path, ignore, words):
+def test_an_invalid_path_is_refused(tmp_path, ignore, words):
     one = documents(tmp_path / "a.db", "{}")
     with pytest.raises(GoldenError, match=words):
         difference(one, one, ignore=ignore)
@@ -474,8 +516,29 @@ def test_paths_that_differ_are_suggested_and_can_be_used(tmp_path):
     assert not difference(one, two, ignore=json.loads(suggested))
 
 
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize("name", ["é", "🙂 !", 'say "hi"', "back\\slash", "two\nlines", "\x1b"])
+def test_suggested_paths_may_have_any_name_however_it_is_spelled(tmp_path, name, is_ascii):
+    one, two = (
+        documents(tmp_path / f"{n}.db", json.dumps({name: n, "z": 1}, ensure_ascii=is_ascii))
+        for n in (1, 2)
+    )
+    suggested = suggest_ignore(difference(one, two).cells)
+    assert suggested.isprintable()
+    assert not difference(one, two, ignore=ast.literal_eval(suggested))
+
+
+def test_suggested_columns_may_have_any_name(tmp_path):
+    name = '"say ""hi"""'
+    one = make(tmp_path / "a.db", f"CREATE TABLE {name} (a)", (1,), name=name)
+    two = make(tmp_path / "b.db", f"CREATE TABLE {name} (a)", (2,), name=name)
+    suggested = suggest_ignore(difference(one, two).cells)
+    assert suggested == r'{"say \"hi\".a"}'
+    assert not difference(one, two, ignore=ast.literal_eval(suggested))
+
+
 def test_files_of_another_encoding_differ(tmp_path):
     one = make(tmp_path / "a.db", "CREATE TABLE t (a)", ("é",))
     two = make(tmp_path / "b.db", "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (a)", ("é",))
-    assert told(one, two) == "encoding: UTF-8 expected, UTF-16le obtained"
+    assert describe(one, two) == "encoding: UTF-8 expected, UTF-16le obtained"
     assert not difference(two, two)

@@ -73,7 +73,7 @@ def leave(path, *statements):
     subprocess.run([sys.executable, "-c", LEAVE, str(path), *statements], check=False)
 
 
-def test_a_log_that_nobody_merged_counts(place, copy):
+def test_a_log_without_checkpoint_is_copied(place, copy):
     make(place, "PRAGMA journal_mode = wal; CREATE TABLE t (a)", (1,))
     leave(place, "INSERT INTO t VALUES (2)")
     # As somebody copies it who knows of the log, and not of the shared memory.
@@ -84,7 +84,7 @@ def test_a_log_that_nobody_merged_counts(place, copy):
     assert (place.read_bytes(), place.with_name("a.db-wal").read_bytes()) == before
 
 
-def test_what_a_dead_writer_left_undone_is_rolled_back_in_the_copy_alone(place, copy):
+def test_a_hot_journal_is_rolled_back_in_the_copy_alone(place, copy):
     make(place, "CREATE TABLE t (a)", *((number,) for number in range(500)))
     spill = "UPDATE t SET a = a || hex(zeroblob(2000))"
     leave(place, "BEGIN", spill)
@@ -95,7 +95,7 @@ def test_what_a_dead_writer_left_undone_is_rolled_back_in_the_copy_alone(place, 
     assert everything(place.parent) == before
 
 
-def test_taking_does_not_drop_the_locks_that_this_process_holds(place, copy):
+def test_copying_does_not_drop_the_locks_of_this_process(place, copy):
     make(place, "CREATE TABLE t (a)", (1,))
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -118,7 +118,7 @@ def test_a_file_that_nobody_has_open_here_needs_no_other_process(place, copy, mo
     assert rows(copy) == [1]
 
 
-def test_a_writer_that_does_not_let_go_is_told_of(place, copy, monkeypatch):
+def test_a_writer_that_keeps_its_lock_is_reported(place, copy, monkeypatch):
     monkeypatch.setattr(copy_live, "BUSY_MS", 1)
     make(place, "CREATE TABLE t (a)", (1,))
     with closing(apsw.Connection(str(place))) as db:
@@ -130,7 +130,7 @@ def test_a_writer_that_does_not_let_go_is_told_of(place, copy, monkeypatch):
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_what_is_no_database_is_refused(tmp_path, copy, held):
+def test_a_file_that_is_no_database_is_refused(tmp_path, copy, held):
     path = tmp_path / "diary.txt"
     path.write_text("Dear diary,\n" * 500)
     with (
@@ -140,7 +140,7 @@ def test_what_is_no_database_is_refused(tmp_path, copy, held):
         copy_database(path, copy)
 
 
-def test_what_is_not_there_is_refused(tmp_path, copy):
+def test_a_missing_file_is_refused(tmp_path, copy):
     with pytest.raises(GoldenError, match="there is no file"):
         copy_database(tmp_path / "missing.db", copy)
     with pytest.raises(GoldenError, match="is not a file"):
@@ -148,13 +148,13 @@ def test_what_is_not_there_is_refused(tmp_path, copy):
 
 
 @pytest.mark.parametrize("name", ["what is this?.db", "50%.db", "file:x.db", "naïve #1&mode=rw.db"])
-def test_a_name_is_a_name_whatever_stands_in_it(tmp_path, copy, name):
+def test_a_file_name_may_hold_any_character(tmp_path, copy, name):
     make(tmp_path / name, "CREATE TABLE t (a)", (1,))
     copy_database(tmp_path / name, copy)
     assert rows(copy) == [1]
 
 
-def test_a_copy_in_wal_mode_is_one_again(place, copy, tmp_path):
+def test_a_copy_can_be_set_to_wal_mode_again(place, copy, tmp_path):
     make(place, "PRAGMA journal_mode = wal; CREATE TABLE t (a)", (1,))
     copy_database(place, copy)
     shutil.copy(copy, tmp_path / "again.db")

@@ -126,7 +126,7 @@ def test_a_mismatch_says_what_differs_and_keeps_what_was_obtained(project):
     assert not project.golden("after.obtained").exists()
 
 
-def test_a_builder_that_builds_something_else_each_time_is_refused(project):
+def test_a_builder_that_is_not_deterministic_is_refused(project):
     ran = project.tests(
         """
         import itertools
@@ -167,7 +167,7 @@ def test_a_builder_that_builds_nothing_is_refused(project, builder, words):
     assert not project.golden("base").exists()
 
 
-def test_a_builder_that_changed_is_warned_of_and_a_comment_is_no_change(project):
+def test_a_changed_builder_is_warned_about_and_a_comment_is_no_change(project):
     project.tests(COPY).run("--snapshot-db-update")
     path = project.path / "test_it.py"
     source = path.read_text("utf-8")
@@ -217,7 +217,19 @@ def test_a_test_that_touches_a_golden_is_named_and_the_run_fails(project):
     assert bodies(project.golden("base")) == ["milk"]
 
 
-def test_a_golden_that_a_test_deletes_is_told_of(project):
+def test_a_touched_golden_is_named_as_seen_from_the_folder_of_the_run(project, monkeypatch):
+    below = project.pytester.mkdir("below")
+    project.tests(TOUCH, name="below/test_it").run("--snapshot-db-update", "-k", "before")
+    monkeypatch.chdir(below)
+    project.run().stdout.fnmatch_lines(
+        [
+            "TOUCHED __snapshot_dbs__/test_it/base.db: its bytes were changed",
+            "*git checkout -- __snapshot_dbs__/test_it/base.db",
+        ]
+    )
+
+
+def test_a_golden_that_a_test_deletes_is_reported(project):
     project.tests(COPY).run("--snapshot-db-update")
     project.tests(
         """
@@ -304,7 +316,7 @@ def test_a_copy_has_the_journal_mode_of_the_original(project):
     assert len(bodies(project.golden("after"))) == 3
 
 
-def test_rules_are_kept_to_while_updating(project):
+def test_rules_also_apply_to_an_update(project):
     rules = """
         import secrets
 
@@ -341,7 +353,7 @@ def test_two_tests_do_not_overwrite_one_anothers_golden_in_one_run(project):
     ran.stdout.fnmatch_lines(["E*test_it.py::test_one wrote another 'same' in this run*"])
 
 
-def test_builders_that_look_the_same_are_told_apart(project):
+def test_builders_with_the_same_code_are_told_apart(project):
     project.tests(
         """
         import pytest
@@ -385,8 +397,8 @@ def test_a_file_that_was_put_there_by_hand_is_refused_and_can_be_copied_by_a_bui
     project.run().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "x.obtained", "x" * 200])
-def test_a_name_that_is_no_name_is_refused(project, name):
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "x.obtained", "x" * 200, "é" * 90])
+def test_an_invalid_name_is_refused(project, name):
     ran = project.tests(f"def test_it(snapshot_db):\n    snapshot_db({name!r}, build=build)").run(
         "--snapshot-db-update"
     )
@@ -394,13 +406,13 @@ def test_a_name_that_is_no_name_is_refused(project, name):
     assert "cannot be the name of a golden" in ran.stdout.str()
 
 
-def test_a_pointer_of_git_lfs_is_told_as_that(project):
+def test_a_pointer_of_git_lfs_is_recognised(project):
     project.tests(COPY).run("--snapshot-db-update")
     project.golden("base").write_text("version https://git-lfs.github.com/spec/v1\n")
     assert "git lfs pull" in project.run().stdout.str()
 
 
-def test_a_folder_that_cannot_be_written_to_keeps_no_test_from_failing_well(project, monkeypatch):
+def test_in_a_read_only_folder_the_obtained_file_is_kept_elsewhere(project, monkeypatch):
     project.tests(COPY).run("--snapshot-db-update")
     project.golden("after.obtained").mkdir()
     ran = project.tests(COPY.replace("bread", "beer")).run()
@@ -408,6 +420,15 @@ def test_a_folder_that_cannot_be_written_to_keeps_no_test_from_failing_well(proj
     ran.stdout.fnmatch_lines(
         ["E*~ id=2: body: 'bread' → 'beer'", "E*obtained: /*after.obtained.db"]
     )
+
+
+def test_a_golden_that_cannot_be_written_fails_the_test_in_a_sentence(project):
+    (project.path / "__snapshot_dbs__").write_text("a file, where the folder would be")
+    ran = project.tests(COPY).run("--snapshot-db-update")
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["E*Failed: *test_it/base.db cannot be written: *"])
+    assert "Traceback" not in ran.stdout.str()
+    assert "mkdir" not in ran.stdout.str()
 
 
 def test_children_find_the_file_in_their_environment(project):

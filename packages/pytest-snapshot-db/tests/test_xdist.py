@@ -30,7 +30,7 @@ def test_workers_write_each_golden_once(project):
     ]
 
 
-def test_what_workers_find_is_told_as_by_one_process(project):
+def test_workers_report_as_one_process_does(project):
     touching = """
         def test_touches(snapshot_db, request):
             path = snapshot_db("base", build=build)

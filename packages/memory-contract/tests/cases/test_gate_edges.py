@@ -10,8 +10,8 @@ from memory_contract import Refused, check
 from tests.support.kit import gate_stores as right
 from tests.support.kit.gate_stores import Filed, Sound, of_files, of_memory
 
+# Stores of indelible are in `tests/contract`.
 RIGHT = {
-    "memory": "memory:",
     "lists": of_memory(Sound),
     "lists_of_few_words": of_memory(Sound, capabilities=()),
     "file": of_files(Filed, capabilities=("clear", "list", "fields")),

@@ -7,8 +7,8 @@ from tests.support.kit import gate_stores as right
 from tests.support.kit.gate_stores import Filed, Sound, of_files, of_memory
 from tests.support.kit.goldfish_stores import GOLDFISH
 
+# Stores of indelible are in `tests/contract`.
 RIGHT = {
-    "memory": "memory:",
     "lists": of_memory(Sound),
     "lists_of_few_words": of_memory(Sound, capabilities=()),
     "file": of_files(Filed),

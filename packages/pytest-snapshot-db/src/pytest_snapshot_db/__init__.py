@@ -1,6 +1,6 @@
 """Golden SQLite files for pytest: tests get copies of them, and are compared with them.
 
-It works on any SQLite file. What a test uses is the fixture `snapshot_db`; its class is here for
+It works on any SQLite file. Tests use the fixture `snapshot_db`; its class is exported for
 annotations.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["GoldenError", "GoldenWarning", "SnapshotDb"]
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever compares files on the command line needs no pytest.
+    # The plugin and the command line import this package, and need no fixture.
     if name == "SnapshotDb":
         from pytest_snapshot_db.fixture import SnapshotDb  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Renders values of a database, and how two of them differ."""
+"""Renders values of a database and the difference between two of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from pytest_snapshot_db.database import Cell
 from pytest_snapshot_db.rules import IGNORED
 
-# What is shown of a value; of two that differ, this much around the change.
+# A value is cut to this length; of a long one that changed, this much before the change is shown.
 CELL_CHARS_MAX: Final = 60
 CONTEXT_CHARS: Final = 20
 ROW_CHARS_MAX: Final = 300
@@ -21,20 +21,18 @@ JsonChange = tuple[str, Any, Any]
 
 
 def suggest_ignore(cells: dict[str, set[str]]) -> str:
-    """Write columns and paths as an `ignore`: perhaps these differ in every run."""
-    quoted = {escape_unseen(name): sorted(paths) for name, paths in sorted(cells.items())}
-    if all(paths == ["$"] for paths in quoted.values()):
-        return "{" + ", ".join(f'"{name}"' for name in quoted) + "}" if quoted else ""
-    return json.dumps(
-        {name: "$" if "$" in paths else paths for name, paths in quoted.items()},
-        ensure_ascii=False,
-    )
+    """Write columns and paths as an argument `ignore`, for cells that differ in every run."""
+    ignore = {name: "$" if "$" in paths else sorted(paths) for name, paths in sorted(cells.items())}
+    text = json.dumps(ignore, ensure_ascii=False)
+    if all(paths == "$" for paths in ignore.values()):
+        text = "{" + ", ".join(json.dumps(name, ensure_ascii=False) for name in ignore) + "}"
+    return escape_unseen(text)
 
 
 def render_cell_change(
     column: str, before: Cell, after: Cell, paths: list[JsonChange]
 ) -> Iterator[str]:
-    """Render how a cell differs, by the paths of its JSON if there are any."""
+    """Render the change of a cell, by JSON paths if there are any."""
     name = escape_unseen(column)
     for path, old, new in paths[:PATHS_MAX]:
         one, two = shorten_both(old, new)
@@ -66,7 +64,8 @@ def diff_json_cells(before: Cell, after: Cell) -> list[JsonChange]:
 def _diff_json(before: Any, after: Any, path: str = "$") -> Iterator[JsonChange]:
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
-            step = f".{name}" if re.fullmatch(r"[A-Za-z_]\w*", name) else f"[{json.dumps(name)}]"
+            is_plain = re.fullmatch(r"[A-Za-z_]\w*", name)
+            step = f".{name}" if is_plain else f"[{json.dumps(name, ensure_ascii=False)}]"
             one, two = before.get(name, Absent), after.get(name, Absent)
             yield from _diff_json(one, two, path + step)
     elif isinstance(before, list) and isinstance(after, list):
@@ -96,7 +95,7 @@ def _render_whole(cell: Any) -> str:
 
 
 def shorten_both(before: Any, after: Any) -> tuple[str, str]:
-    """Render two values that differ, shortened around the place where they do."""
+    """Render two values that differ, shortened around the first difference."""
     one, two = _render_whole(before), _render_whole(after)
     if max(len(one), len(two)) <= CELL_CHARS_MAX:
         return one, two
@@ -114,7 +113,7 @@ def shorten_both(before: Any, after: Any) -> tuple[str, str]:
 
 
 def shorten(text: str, length: int) -> str:
-    """Limit the length of a text, with a sign where something is missing."""
+    """Limit the length of a text; an ellipsis shows that it was cut."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
@@ -124,5 +123,5 @@ def pluralize(count: int, noun: str) -> str:
 
 
 def escape_unseen(text: str) -> str:
-    """Escape characters that a terminal would interpret or not show: stored text may have any."""
+    """Escape characters that a terminal would interpret or not show."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""Compares two database files by SQL: what is in them, not how it is stored."""
+"""Compares the contents of two database files by SQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_snapshot_db.cell_text import (
     render_cell_change,
     shorten,
 )
-from pytest_snapshot_db.database import Database, Row, Table
+from pytest_snapshot_db.database import Database, Row, Table, fold_case
 from pytest_snapshot_db.rules import Rules
 
 # Rows of each kind and table that are shown; all are counted.
@@ -36,16 +36,16 @@ _TOKEN = re.compile(
 
 @dataclass(slots=True)
 class Difference:
-    """Everything in which the obtained file is not as expected; false if nothing."""
+    """The differences between two files; false if there are none."""
 
     lines: list[str] = field(default_factory=list)
-    """What to show: the schema first, then rows, each with no more than what changed."""
+    """The lines to show: the schema first, then rows."""
     summary: list[str] = field(default_factory=list)
-    """The same in a few words for each object."""
+    """A few words for each object that differs."""
     cells: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The columns of changed rows, each with the JSON paths that differ."""
     is_only_cells: bool = True
-    """Whether `cells` is all."""
+    """Whether nothing but `cells` differs."""
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -64,7 +64,7 @@ def compare_files(
     *,
     limit: int | None = ROWS_SHOWN,
 ) -> Difference:
-    """Compare two files that do not change; show at most `limit` rows of each kind and table."""
+    """Compare two files that nobody writes to; show at most `limit` rows per kind and table."""
     found = Difference()
     with Database(obtained) as database:
         problems, encoding = database.find_problems(), database.encoding
@@ -105,7 +105,7 @@ def _compare_schemas(found: Difference, expected: Database, obtained: Database) 
             continue
         change = "added" if one is None else "gone" if two is None else "changed"
         database = obtained if one is None else expected
-        table = database.tables.get(name.lower()) if kind == "table" else None
+        table = database.tables.get(fold_case(name)) if kind == "table" else None
         rows = _count(database, table.source) if table and change != "changed" else 0
         title = f"{kind} {escape_unseen(name)}"
         diff = unified_diff((one or "").splitlines(), (two or "").splitlines(), lineterm="", n=2)
@@ -132,18 +132,18 @@ def _count(database: Database, source: str) -> int:
 
 
 class _TableComparison:
-    """Compares one table of two files, by way of temporary tables.
+    """Compares one table of two files in temporary tables.
 
-    `before` and `after` hold the rows as the rules let them be seen, in their order, as c0, c1, …
-    and `reals`, which tells apart what SQL takes for equal: 1 and 1.0, 0.0 and -0.0. `pair` holds
-    the rowids of rows that differ; a row that only one file has is beside a NULL.
+    `before` and `after` hold the rows in their order, without what the rules ignore. The columns
+    are c0, c1, … and `reals`, which distinguishes values that are equal in SQL: 1 and 1.0, 0.0 and
+    -0.0. `pair` holds the rowids of rows that differ; NULL stands for a row that a file lacks.
     """
 
     def __init__(self, database: Database, rules: Rules, table: Table, other: Table) -> None:
         self._database = database
         self._execute = database.execute
         self._name = table.name
-        self._columns = tuple(name for name in table.columns if other.has_column(name.lower()))
+        self._columns = tuple(name for name in table.columns if other.has_column(name))
         # A temporary table has at least one column.
         self._cells = [f"c{number}" for number in range(max(1, len(self._columns)))]
         has_key = table.key == other.key and not rules.ignores_key(table)
@@ -153,7 +153,7 @@ class _TableComparison:
         self._stage("after", rules, other)
 
     def run(self, found: Difference, limit: int) -> None:
-        """Add how the rows differ."""
+        """Add the differences between the rows to `found`."""
         expected, obtained = (_count(self._database, name) for name in ("before", "after"))
         # A key with NULLs need not tell rows apart.
         keys = [f"c{self._columns.index(each)}" for each in self._key]
@@ -188,20 +188,20 @@ class _TableComparison:
 
     def _stage(self, name: str, rules: Rules, table: Table) -> None:
         """Copy rows into a temporary table without types and collations."""
-        # The angle tells 0.0 from -0.0.
+        # The sign of the angle distinguishes 0.0 from -0.0.
         reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in self._cells]
         marks = ", ".join(["','", *reals])
         values = ", ".join(rules.select_cell(table, column) for column in self._columns) or "NULL"
-        self._execute(f"DROP TABLE IF EXISTS {name}")
+        self._execute(f"DROP TABLE IF EXISTS temp.{name}")
         self._execute(
             f"CREATE TEMP TABLE {name} ({', '.join(self._cells)}, reals AS (concat_ws({marks})))"
         )
         self._execute(f"INSERT INTO {name} SELECT {values} FROM {table.source}")
 
     def _match(self, cells: Sequence[str]) -> bool:
-        """Match rows that have the same cells; return whether no side has two of the same.
+        """Match rows with the same cells; return whether these are unique on both sides.
 
-        `matched` holds their rowids. `copy` tells apart the rows of one side that are the same.
+        `matched` holds their rowids. `copy` numbers the rows of one side that have the same cells.
         """
         names = ", ".join(cells)
         rows = (
@@ -209,7 +209,7 @@ class _TableComparison:
             f" UNION ALL SELECT 'after', rowid, {names} FROM after"
         )
         self._execute(
-            "DROP TABLE IF EXISTS matched; CREATE TEMP TABLE matched AS SELECT copy,"
+            "DROP TABLE IF EXISTS temp.matched; CREATE TEMP TABLE matched AS SELECT copy,"
             " max(place) FILTER (WHERE side = 'before') AS old,"
             " max(place) FILTER (WHERE side = 'after') AS new FROM"
             f" (SELECT *, row_number() OVER (PARTITION BY side, {names} ORDER BY place) AS copy"
@@ -218,22 +218,22 @@ class _TableComparison:
         return not self._execute("SELECT 1 FROM matched WHERE copy > 1 LIMIT 1")
 
     def _pair(self) -> None:
-        """Keep the pairs of rows that differ."""
+        """Select the pairs of rows that differ."""
         cells = [*self._cells, "reals"]
         rows = [", ".join(f"{name}.{cell}" for cell in cells) for name in ("before", "after")]
         self._execute(
-            "DROP TABLE IF EXISTS pair; CREATE TEMP TABLE pair AS SELECT old, new FROM matched"
+            "DROP TABLE IF EXISTS temp.pair; CREATE TEMP TABLE pair AS SELECT old, new FROM matched"
             " LEFT JOIN before ON before.rowid = old LEFT JOIN after ON after.rowid = new"
             f" WHERE old IS NULL OR new IS NULL OR ({rows[0]}) IS NOT ({rows[1]})"
         )
-        # Rows without a key are taken for changed ones if they stand in the same places.
+        # Without a key, rows count as changed if the same places differ in both files.
         alone = "SELECT {0} FROM pair WHERE {0} IS NOT NULL EXCEPT SELECT {1} FROM pair"
         sides = (("old", "new"), ("new", "old"))
         if not self._key and not any(self._execute(alone.format(*side)) for side in sides):
             self._execute("UPDATE pair SET new = old; DELETE FROM pair WHERE old IS NULL")
 
     def _find_moved(self) -> str:
-        """Name the first row that stands elsewhere among those that both files have."""
+        """Name the first row in another order, among those in both files; empty if none is."""
         moved = self._execute(
             "SELECT new FROM (SELECT new, row_number() OVER (ORDER BY old) AS place,"
             " row_number() OVER (ORDER BY new) AS new_place"
@@ -243,7 +243,7 @@ class _TableComparison:
         return self._name_row(self._read_row("after", moved[0][0]), moved[0][0]) if moved else ""
 
     def _select_pairs(self, limit: int) -> list[tuple[int | None, int | None]]:
-        # With a key, rows that are gone and changed ones come in the order of the expected file.
+        # With a key, rows that are gone or changed are in the order of the expected file.
         order = "old IS NULL" if self._key else "new IS NOT NULL, old IS NULL"
         return self._execute(
             "SELECT old, new FROM (SELECT *, row_number() OVER"
@@ -274,12 +274,12 @@ class _TableComparison:
             for column, cell in zip(self._columns, row, strict=True)
             if column not in self._key
         ]
-        at = self._name_row(row, place or 0)
-        yield f"  {sign} {at}: {shorten(', '.join(cells), ROW_CHARS_MAX)}"
+        rest = ": " + shorten(", ".join(cells), ROW_CHARS_MAX) if cells else ""
+        yield f"  {sign} {self._name_row(row, place or 0)}{rest}"
 
     def _render_changes(self, found: Difference, before: Row, after: Row) -> Iterator[str]:
         for column, one, two in zip(self._columns, before, after, strict=True):
-            # repr tells 1 from 1.0, and 0.0 from -0.0.
+            # repr distinguishes 1 from 1.0 and 0.0 from -0.0.
             if repr(one) != repr(two):
                 paths = diff_json_cells(one, two)
                 found.cells[f"{self._name}.{column}"] |= {path for path, _, _ in paths} or {"$"}

@@ -1,4 +1,4 @@
-"""Copies a database that others may have open: what a new process would see.
+"""Copies a database that others may have open, as a new process would read it.
 
 Closing a file drops every lock that the process holds on it, also those of another SQLite library
 in the same process. A test that uses `sqlite3` has such a library. So a file that this process has
@@ -23,9 +23,9 @@ from pytest_snapshot_db.errors import GoldenError
 
 # How long to wait for a writer that holds the whole file.
 BUSY_MS = 10_000
-# The copy is a local file; a process that takes longer than this hangs.
+# Copying a local file takes seconds; a process that takes this long hangs.
 COPY_S_MAX = 300
-# The bytes of the header that say how a database is written and read: 2 for WAL, 1 otherwise.
+# The versions of the write and read format in the header: 2 for WAL, 1 otherwise.
 HEADER = slice(18, 20)
 WAL, NO_WAL = b"\x02\x02", b"\x01\x01"
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -59,8 +59,8 @@ def _copy(path: Path, into: Path) -> None:
 
 
 @contextmanager
-def translate_errors(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite and of files as ours, with the name of the file."""
+def translate_errors(path: Path, done: str = "read") -> Iterator[None]:
+    """Raise errors of SQLite and of the file system as GoldenError, with the name of the file."""
     try:
         yield
     except apsw.BusyError:
@@ -68,13 +68,13 @@ def translate_errors(path: Path) -> Iterator[None]:
     except apsw.NotADBError:
         raise GoldenError(f"{path} is not a SQLite database") from None
     except apsw.Error as error:
-        raise GoldenError(f"{path} cannot be read: {error}") from error
+        raise GoldenError(f"{path} cannot be {done}: {error}") from error
     except OSError as error:
-        raise GoldenError(f"{path} cannot be read: {error.strerror}") from None
+        raise GoldenError(f"{path} cannot be {done}: {error.strerror}") from None
 
 
 def _recover_copy(path: Path, into: Path) -> None:
-    """Let SQLite recover what a killed writer left in a copy: it would change the original."""
+    """Copy the files first, and let SQLite recover the copy: recovery changes a file."""
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         left = Path(folder) / path.name
         for end in ("", "-wal", "-journal"):
@@ -85,7 +85,7 @@ def _recover_copy(path: Path, into: Path) -> None:
 
 def _backup(source: Path, into: Path, flags: int) -> None:
     into.unlink(missing_ok=True)
-    # A database in WAL mode without a log is complete. Opened as immutable, it gets no new log.
+    # A database in WAL mode without a log is complete. Opening it as immutable creates no log.
     complete = not any(Path(f"{source}{end}").exists() for end in SIDE_FILES)
     name = to_uri(source, immutable=complete and read_journal_mode(source) == "wal")
     with closing(apsw.Connection(name, flags | apsw.SQLITE_OPEN_URI)) as theirs:
@@ -99,25 +99,25 @@ def _backup(source: Path, into: Path, flags: int) -> None:
 
 
 def to_uri(path: Path, *, immutable: bool) -> str:
-    """Return a file name for SQLite, which may hold any character."""
+    """Return a URI for SQLite; a path may hold any character."""
     return f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
 
 
 def read_journal_mode(path: Path) -> str:
-    """Return `wal`, or `delete` for all other modes; nobody has the file open."""
+    """Return `wal`, or `delete` for all other modes."""
     with path.open("rb") as file:
         return "wal" if file.read(HEADER.stop)[HEADER] == WAL else "delete"
 
 
 def set_wal_mode(path: Path, *, wal: bool = True) -> None:
-    """Mark a complete database that nobody has open as one with a log, or as one without."""
+    """Set the header of a complete database, which nobody has open, to WAL mode or to another."""
     with path.open("r+b") as file:
         file.seek(HEADER.start)
         file.write(WAL if wal else NO_WAL)
 
 
 def _is_open_here(path: Path) -> bool:
-    """Whether this process has the file open, as far as can be known."""
+    """Whether this process has the file open; true if that cannot be known."""
     try:
         descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 (names are numbers here)
     except OSError:
@@ -148,7 +148,7 @@ def _copy_in_other_process(path: Path, into: Path) -> None:
 
 
 def main() -> None:
-    """Copy in this process, and print what went wrong."""
+    """Copy as a process of its own, and print the error if it fails."""
     try:
         _copy(Path(sys.argv[1]), Path(sys.argv[2]))
     except GoldenError as error:

@@ -1,4 +1,4 @@
-"""Reads a database file that does not change: its schema, its tables, every row."""
+"""Reads the schema, the tables and the rows of a database file that nobody writes to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_snapshot_db.copy_live import to_uri, translate_errors
 Cell = int | float | str | bytes | None
 Row = tuple[Cell, ...]
 
-# A badly damaged file has thousands of problems; a few are enough to see what is wrong.
+# A badly damaged file has thousands of problems; a few show what is wrong.
 PROBLEMS_MAX: Final = 10
 ROWID: Final = "rowid"
 # The counters of AUTOINCREMENT: a row for each table, in an order that has no meaning.
@@ -28,23 +28,23 @@ class Table:
 
     name: str
     source: str
-    """What to select from, in SQL, as `source`; rows come in the order in which they are stored."""
+    """The FROM clause, with the alias `source`; it yields rows in the order of storage."""
     columns: tuple[str, ...]
-    """The stored columns; computed ones follow from them."""
+    """The stored columns, without the generated ones."""
     key: tuple[str, ...] = ()
     """The columns of the primary key."""
     is_ordered: bool = False
-    """Whether rows are stored in an order of their own: that of their rowids."""
+    """Whether rows have an order other than that of their key: the one of their rowids."""
 
     def has_column(self, column: str) -> bool:
-        """Whether there is such a stored column; its name is in lower case."""
-        return column in map(str.lower, self.columns)
+        """Whether there is such a stored column, in any case."""
+        return fold_case(column) in map(fold_case, self.columns)
 
 
 class Database:
-    """An open file, which is neither changed nor gets any file beside it.
+    """A file that is opened as immutable: SQLite neither changes it nor writes files beside it.
 
-    With `beside`, it is attached to the connection of another one, so that SQL sees both.
+    With `beside`, it is attached to the connection of another one, so that a query can use both.
     """
 
     def __init__(self, path: Path, *, beside: Database | None = None) -> None:
@@ -62,7 +62,7 @@ class Database:
                 self.connection.execute("PRAGMA trusted_schema = OFF")
                 self.connection.create_scalar_function("regexp", _matches, 2, deterministic=True)
             self.encoding = str(self.connection.pragma("encoding"))
-            self.tables = {table.name.lower(): table for table in self._load_tables()}
+            self.tables = {fold_case(table.name): table for table in self._load_tables()}
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class Database:
         return int(self.execute(f"PRAGMA {self.schema}.{name}")[0][0])
 
     def read_schema(self) -> dict[tuple[str, str], str]:
-        """Read all CREATE statements by type and name, without what SQLite created by itself."""
+        """Read all CREATE statements by type and name; SQLite's own tables have none."""
         found = self.execute(
             f"SELECT type, name, sql FROM {self.schema}.sqlite_schema WHERE sql IS NOT NULL"
         )
@@ -89,7 +89,7 @@ class Database:
     def read_rows(self, columns: Iterable[str], source: str) -> Iterator[Row]:
         """Read rows of SQL expressions.
 
-        Text may be of any bytes, so SQLite returns it as these; those that are no text become
+        Text may hold any bytes, so it is read as a blob; bytes that are not valid text become
         surrogates.
         """
         cells = [(f"typeof({cell}) = 'text'", cell) for cell in columns]
@@ -102,7 +102,7 @@ class Database:
                 )
 
     def find_problems(self) -> list[str]:
-        """Run SQLite's own check; return nothing if all is well or the check is impossible."""
+        """Run the integrity check; return no problems if it cannot run."""
         check = f"PRAGMA {self.schema}.integrity_check({PROBLEMS_MAX})"
         try:
             found = [str(problem) for (problem,) in self.connection.execute(check)]
@@ -114,12 +114,12 @@ class Database:
         return [] if found == ["ok"] else found
 
     def _load_tables(self) -> Iterator[Table]:
-        """Load all tables, and set `_hidden`, the names of those that only store another one.
+        """Load all tables, and set `_hidden`, the names of shadow tables.
 
-        A virtual table shows its rows, so the tables that it keeps them in are hidden. One whose
-        module is not available is left out instead.
+        Shadow tables store the rows of a virtual table, so they are not compared. If its module is
+        not available, they are compared in its place.
         """
-        listed = self.execute(
+        listed: list[tuple[str, str, int]] = self.execute(
             "SELECT name, type, wr FROM pragma_table_list WHERE schema = ?"
             " AND type <> 'view' AND name <> 'sqlite_schema' ORDER BY name",
             (self.schema,),
@@ -130,6 +130,8 @@ class Database:
         for name, kind, without_rowid in listed:
             if kind == "virtual" and name in virtual:
                 yield self._load_virtual(name)
+                if f"{name}_content" not in self._hidden:
+                    yield from self._load_words(name)
             elif kind != "virtual" and name not in self._hidden:
                 yield self._load_table(name, without_rowid=bool(without_rowid))
 
@@ -166,11 +168,36 @@ class Database:
             name=name, source=f"{self._quote(name)} AS source", columns=columns, key=(ROWID,)
         )
 
+    def _load_words(self, name: str) -> Iterator[Table]:
+        """Load the index of a full-text table that stores no rows of its own.
+
+        Its rows are those of another table, or show no text, so they do not tell what it finds.
+        """
+        words = f"temp.{quote_name(f'{self.schema}.{name}')}"
+        try:
+            self.connection.execute(
+                f"CREATE VIRTUAL TABLE {words}"
+                f" USING fts5vocab({self.schema}, {quote_name(name)}, instance)"
+            )
+            self.connection.execute(f"SELECT * FROM {words} LIMIT 1")
+        except apsw.SQLError:
+            # It is no full-text table.
+            return
+        columns = ("term", "doc", "col", "offset")
+        yield Table(
+            name=f"{name} (words)", source=f"{words} AS source", columns=columns, key=columns
+        )
+
 
 def _matches(*arguments: Cell) -> bool:
     """Implement SQL's REGEXP, which SQLite leaves to the program."""
     pattern, text = arguments
     return re.fullmatch(str(pattern), str(text)) is not None
+
+
+def fold_case(name: str) -> str:
+    """Return a name in lower case as SQLite compares them: it folds the letters A to Z alone."""
+    return name.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def quote_name(name: str) -> str:

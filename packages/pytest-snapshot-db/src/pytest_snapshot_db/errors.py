@@ -1,4 +1,4 @@
-"""What can be wrong with a golden, or with a file that is held against one."""
+"""The errors and warnings of goldens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ class GoldenError(Exception):
 
 
 class TouchedError(GoldenError):
-    """A golden is not the file that was written. It was left as it is."""
+    """A golden is not the file that its manifest describes. It was not changed."""
 
 
 class GoldenWarning(UserWarning):
-    """A golden can be used, and something about it should be looked at."""
+    """A golden can be used, but something about it should be looked at."""

@@ -1,4 +1,4 @@
-"""The `snapshot_db` that a test is given."""
+"""The value of the fixture `snapshot_db`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_snapshot_db.compare import Difference, compare_files
 from pytest_snapshot_db.copy_live import copy_database
 from pytest_snapshot_db.errors import GoldenError, GoldenWarning
 from pytest_snapshot_db.golden import (
-    NAME_CHARS_MAX,
+    NAME_BYTES_MAX,
     Build,
     Golden,
     find_golden,
@@ -67,7 +67,7 @@ class SnapshotDb:
 
     @property
     def path(self) -> Path:
-        """The file of this test: the copy that it was given last, or else a new path."""
+        """The file of this test: its latest copy of a golden, or a new path."""
         return self._path or self._set_path(self._find_free_path(_to_name(self._test.name)))
 
     def connect(
@@ -110,7 +110,7 @@ class SnapshotDb:
         pytest.fail(message)
 
     def close(self, *, keep: bool) -> None:
-        """After the test: close connections, and remove the copies unless they are wanted."""
+        """After the test, close connections, and remove the files unless `keep` is true."""
         for connection in self._connections:
             with suppress(sqlite3.Error):
                 connection.close()
@@ -166,7 +166,7 @@ class SnapshotDb:
 
     @property
     def _command(self) -> str:
-        """The command that runs this test alone, from where the run was started."""
+        """The command that runs this test alone, from the folder where the run was started."""
         module = os.path.relpath(self._test.path, self._session.root)
         _, separator, name = self._test.nodeid.partition("::")
         return f"pytest {shlex.quote(module + separator + name)}"
@@ -215,7 +215,7 @@ class SnapshotDb:
                     return
 
     def _keep_obtained(self, golden: Golden, obtained: Path) -> Path:
-        """Keep the obtained file beside the golden, or among the test's files if that fails."""
+        """Keep the obtained file beside the golden, or in the test's folder if that fails."""
         try:
             fresh = golden.obtained_path.with_suffix(f".{os.getpid()}")
             write_canonical(obtained, fresh)
@@ -232,4 +232,5 @@ class SnapshotDb:
 
 def _to_name(test: str) -> str:
     """Turn the name of a test into one of a golden."""
-    return re.sub(r"[^\w\-\[\]=,+.]", "_", test)[:NAME_CHARS_MAX]
+    name = re.sub(r"[^\w\-\[\]=,+.]", "_", test)
+    return name.encode()[:NAME_BYTES_MAX].decode("utf-8", "ignore")

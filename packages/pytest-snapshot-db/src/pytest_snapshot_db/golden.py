@@ -1,6 +1,6 @@
 """Goldens on disk: their names and manifests, locks, copies and replacement.
 
-The manifest beside a golden says its hash, and what is in it, for people and for git.
+The manifest beside a golden has its hash, and a description that makes a diff readable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import apsw
 
-from pytest_snapshot_db.copy_live import set_wal_mode
+from pytest_snapshot_db.copy_live import set_wal_mode, translate_errors
 from pytest_snapshot_db.database import Database, Table, quote_name
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.version import __version__
@@ -36,8 +36,8 @@ FORMAT: Final = 1
 FOLDER: Final = "__snapshot_dbs__"
 OBTAINED: Final = ".obtained"
 NAME: Final = re.compile(r"\w[\w\-\[\]=,+ .]*")
-NAME_CHARS_MAX: Final = 120
-# A project may ignore all databases; goldens are sources.
+NAME_BYTES_MAX: Final = 120
+# A project may ignore *.db; goldens are sources.
 GITIGNORE: Final = """\
 # Goldens are kept; what a failed test obtained is not.
 !*.db
@@ -51,7 +51,7 @@ _NOT_CODE: Final = {
     tokenize.INDENT,
     tokenize.DEDENT,
 }
-# Goldens whose bytes were checked by this process, with what `stat` said of them then.
+# Goldens that this process has hashed, with their `stat` at that time.
 _checked: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
 
 
@@ -78,7 +78,7 @@ class Golden:
         return self.folder / f"{self.name}{OBTAINED}.db"
 
     def exists(self) -> bool:
-        """Whether it was written; raise GoldenError for a file that was put there by hand."""
+        """Whether it was written; raise GoldenError for a file without a manifest."""
         if self.path.exists() and not self.manifest_path.exists():
             raise GoldenError(
                 f"{self.path} has no manifest, so it is not a golden. It was not changed. To make a"
@@ -101,9 +101,9 @@ class Golden:
             os.close(descriptor)
 
     def check(self) -> Manifest:
-        """Return the manifest, and raise TouchedError if the file has other bytes; it is locked.
+        """Return the manifest; raise TouchedError if the file, which is locked, has another hash.
 
-        A file is hashed once in each process, and again if it was written to.
+        A process hashes a file once, and again if its `stat` has changed.
         """
         seen = (*stat_file(self.path), *stat_file(self.manifest_path))
         known = _checked.get(self.path)
@@ -128,7 +128,7 @@ class Golden:
         return manifest
 
     def make_folder(self) -> None:
-        """Make the folder of a module's goldens, with a .gitignore beside the first."""
+        """Make the folder of a module's goldens; the first one in a folder gets a .gitignore."""
         is_first = not self.folder.parent.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         if is_first:
@@ -143,14 +143,14 @@ class Golden:
         self.remove_obtained()
 
     def replace_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest of the golden, which is locked, by way of a new file."""
+        """Replace the manifest of the golden, which is locked, by a rename."""
         written = self.folder / f".writing-{os.getpid()}.json"
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         written.write_text(text + "\n", "utf-8")
         written.replace(self.manifest_path)
 
     def remove_obtained(self) -> None:
-        """Remove what an earlier run obtained, if the folder can be written to."""
+        """Remove the file that an earlier run obtained, if the folder is writable."""
         if self.obtained_path.exists():
             with suppress(OSError):
                 self.obtained_path.unlink()
@@ -160,10 +160,11 @@ def find_golden(module: Path, name: str) -> Golden:
     """Return the golden that a test module calls by this name."""
     if not isinstance(name, str):
         raise GoldenError(f"the name of a golden comes first, and is a text, not {name!r}")
-    if not NAME.fullmatch(name) or len(name) > NAME_CHARS_MAX or name.endswith(OBTAINED):
+    is_short = len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX
+    if not NAME.fullmatch(name) or not is_short or name.endswith(OBTAINED):
         raise GoldenError(
-            f"{name!r} cannot be the name of a golden: letters, digits and - _ [ ] = , + . alone,"
-            f" beginning with a letter, at most {NAME_CHARS_MAX}"
+            f"{name!r} cannot be the name of a golden: letters, digits, spaces and - _ [ ] = , + ."
+            f" alone, beginning with a letter, a digit or _, at most {NAME_BYTES_MAX} bytes"
         )
     return Golden(module.parent / FOLDER / module.stem, name)
 
@@ -198,7 +199,7 @@ def _describe_table(database: Database, table: Table) -> dict[str, int | str]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest; raise GoldenError if it is none."""
+    """Read a manifest; raise GoldenError if it is not valid."""
     try:
         manifest: Manifest = json.loads(path.read_text("utf-8"))
         if manifest["format"] > FORMAT:
@@ -218,7 +219,7 @@ def hash_file(path: Path) -> str:
 
 
 def stat_file(path: Path) -> tuple[int, ...]:
-    """Return what shows that a file was written to, without reading it."""
+    """Return the times, size and inode of a file, which change when it is written to."""
     found = os.stat(path)  # noqa: PTH116 (called after each test)
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
@@ -252,16 +253,17 @@ def name_builder(builder: Build) -> str:
 
 
 def write_canonical(path: Path, into: Path) -> None:
-    """Write the contents of a database in the one form that SQLite gives them."""
+    """Write a database anew, so that the same contents give the same bytes."""
     into.unlink(missing_ok=True)
-    with closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as database:
+    with (
+        translate_errors(into, "written"),
+        closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as database,
+    ):
         try:
             database.execute("VACUUM INTO ?", (str(into),))
         except apsw.SQLError:
             # It needs a function or a collation of its program: copy its pages instead.
             into.unlink(missing_ok=True)
             shutil.copyfile(path, into)
-        except apsw.Error as error:
-            raise GoldenError(f"{path} cannot be written anew: {error}") from None
     if into.stat().st_size == 0:
         raise GoldenError("the database is empty: nothing was written to it")

@@ -1,6 +1,6 @@
 """The fixture `snapshot_db` and its options.
 
-It imports nothing but pytest until it is used, so that it costs nothing in other projects.
+It imports nothing but pytest until the fixture is used, so that it costs other projects nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_snapshot_db import SnapshotDb
     from pytest_snapshot_db.session import Session
 
-# The flag of syrupy and others, which is ours where none of them is installed.
+# syrupy and other plugins own this flag; without them it is another name of ours.
 _SHARED_FLAG = "--snapshot-update"
 _RUN_ID = "snapshot_db_run"
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, None, None]:
-    """Add the flag that others may own, once all of them have added theirs."""
+    """Add the shared flag, after all other plugins have added their options."""
     yield
     _, unknown = parser.parse_known_and_unknown_args([_SHARED_FLAG])
     if unknown:
@@ -60,19 +60,19 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the whole run one name, also in every worker."""
+    """Give the run an id that all of its workers share."""
     handed = getattr(config, "workerinput", {})
     setattr(config, _RUN_ID, handed.get(_RUN_ID) or secrets.token_hex(8))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Hand the name of the run to a worker of xdist."""
+    """Pass the id of the run to a worker of xdist."""
     node.workerinput[_RUN_ID] = getattr(node.config, _RUN_ID)
 
 
 def _get_session(config: pytest.Config) -> Session:
-    """Return what this process knows of the goldens of the run."""
+    """Return the goldens of this process, which the first use creates."""
     if _SESSION not in config.stash:
         from pytest_snapshot_db.session import Session  # noqa: PLC0415
 
@@ -110,7 +110,7 @@ def snapshot_db(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember whether a test passed: then nobody needs its copies of goldens."""
+    """Note whether a test passed: its copies of goldens are then removed."""
     report = yield
     if call.when == "call":
         item.stash[_TEST_PASSED] = report.passed
@@ -119,7 +119,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """After each test, check the goldens that were used so far."""
+    """After each test, check the goldens that this process has used."""
     try:
         return (yield)
     finally:
@@ -129,20 +129,22 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the run if a golden was touched. Last of all: xdist ends its workers here."""
+    """Fail the run if a golden was touched. Runs last, after xdist has ended its workers."""
     config = session.config
     folder = _get_folder(config)
     if hasattr(config, "workerinput") or not folder.exists():
         return
     from pytest_snapshot_db.session import end_session  # noqa: PLC0415
 
-    config.stash[_TOUCHED], config.stash[_WRITTEN] = end_session(folder, config.rootpath)
+    config.stash[_TOUCHED], config.stash[_WRITTEN] = end_session(
+        folder, config.invocation_params.dir
+    )
     if config.stash[_TOUCHED] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _get_folder(config: pytest.Config) -> Path:
-    """Return the folder that the processes of this run share; it exists if a golden was used."""
+    """Return the folder that the processes of this run share; the first use creates it."""
     return Path(tempfile.gettempdir()) / f"snapshot-db-{getattr(config, _RUN_ID)}"
 
 

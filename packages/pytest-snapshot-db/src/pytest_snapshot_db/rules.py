@@ -1,17 +1,25 @@
-"""What a comparison leaves out.
+"""The rules of a comparison: which columns and JSON paths it ignores.
 
-`ignore={"snapshot.taken_at"}` leaves a column out; `ignore={"entry.payload": "$.meta.ts"}` leaves a
-part of its JSON out.
+`ignore={"snapshot.taken_at"}` ignores a column, `ignore={"entry.payload": "$.meta.ts"}` a part of
+the JSON in it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_snapshot_db.database import ROWID, Database, Table, quote_name, quote_text
+from pytest_snapshot_db.database import (
+    ROWID,
+    Database,
+    Table,
+    fold_case,
+    quote_name,
+    quote_text,
+)
 from pytest_snapshot_db.errors import GoldenError
 
 Ignored = Collection[str] | Mapping[str, str | Collection[str]]
@@ -21,9 +29,13 @@ EVERY: Final = "*"
 IGNORED: Final = "(ignored)"
 WHOLE: Final = "$"
 # The steps of a JSON path: .name, ."name", ["name"], [0], and .* and [*] for all of them.
-_STEP = re.compile(r"""\.(?P<name>[^.\["*]+)|\.(?P<dot>"[^"]*")|\[(?P<in>"[^"]*"|\d+|\*)\]|\.\*""")
+_STEP = re.compile(
+    r"""\.(?P<name>[^.\["*]+) | (?:\.|(?P<bracket>\[)) "(?P<quoted>(?:[^"\\]|\\.)*)" (?(bracket)\])
+    | \[(?P<index>\d+|\*)\] | \.\*""",
+    re.VERBOSE,
+)
 
-# Removes what `pattern` matches from the last to the first, since later elements move up.
+# Removes the paths that `pattern` matches, the last one first, because later elements move up.
 _WITHOUT_PATHS = """(WITH RECURSIVE
  hit AS (SELECT fullkey, row_number() OVER (ORDER BY id DESC) AS number
   FROM json_tree(json({cell})) WHERE fullkey REGEXP {pattern}),
@@ -36,32 +48,35 @@ _WITHOUT_PATHS = """(WITH RECURSIVE
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules by table and column, in lower case."""
+    """The rules by table and column, which `fold_case` has folded."""
 
     ignore: Mapping[Column, str] = field(default_factory=dict)
-    """A regular expression of the JSON paths that are left out, or WHOLE for the whole column."""
+    """A regular expression of the ignored JSON paths, or WHOLE for the whole column."""
 
     def ignores_table(self, table: Table) -> bool:
         """Whether the whole table is ignored."""
-        return (table.name.lower(), EVERY) in self.ignore
+        return self._find(table, EVERY) is not None
 
     def ignores_order(self, table: Table) -> bool:
         """Whether the order of the rows is ignored."""
-        return (table.name.lower(), ROWID) in self.ignore
+        return self._find(table, ROWID) is not None
 
     def ignores_key(self, table: Table) -> bool:
         """Whether a column of the primary key is ignored."""
-        return any(self.ignore.get((table.name.lower(), c.lower())) == WHOLE for c in table.key)
+        return any(self._find(table, column) == WHOLE for column in table.key)
 
     def select_cell(self, table: Table, column: str) -> str:
-        """Return the SQL expression of a column's values without what is ignored."""
+        """Return the SQL expression of a column's values without the ignored parts."""
         cell = f"source.{quote_name(column)}"
-        pattern = self.ignore.get((table.name.lower(), column.lower()))
+        pattern = self._find(table, column)
         if pattern is None:
             return cell
         if pattern == WHOLE:
             return quote_text(IGNORED)
         return _WITHOUT_PATHS.format(cell=cell, pattern=quote_text(pattern))
+
+    def _find(self, table: Table, column: str) -> str | None:
+        return self.ignore.get((fold_case(table.name), fold_case(column)))
 
     def check(self, one: Database, two: Database) -> None:
         """Refuse a name that neither file has, and a JSON path for a column without JSON."""
@@ -87,11 +102,11 @@ def parse_rules(ignore: Ignored = ()) -> Rules:
 
 
 def _parse_column(name: str) -> Column:
-    # A dot more belongs to the table: columns with dots are even rarer.
+    # Tables with a dot in their name are supported, columns with one are not.
     table, _, column = str(name).rpartition(".")
     if not table or not column:
         raise GoldenError(f"{name!r} is not the name of a column: write it as 'table.column'")
-    return table.lower(), column.lower()
+    return fold_case(table), fold_case(column)
 
 
 def _parse_paths(name: str, given: str | Collection[str]) -> str:
@@ -112,15 +127,16 @@ def _parse_paths(name: str, given: str | Collection[str]) -> str:
 
 
 def _to_pattern(step: re.Match[str]) -> str:
-    """Return the regular expression of a step in the form in which SQLite writes it."""
-    found = step["name"] or step["dot"] or step["in"]
-    if found is None:
+    """Return a regular expression for a step of a path as SQLite spells it."""
+    if index := step["index"]:
+        return r"\[\d+\]" if index == "*" else rf"\[{index}\]"
+    name = step["name"] if step["quoted"] is None else step["quoted"]
+    if name is None:
         return r'\.(?:\w+|"(?:[^"\\]|\\.)*")'
-    if step["in"] and not found.startswith('"'):
-        return r"\[\d+\]" if found == "*" else rf"\[{found}\]"
-    # SQLite quotes names other than plain ones.
-    name = re.escape(found.strip('"'))
-    return rf'\.(?:{name}|"{name}")'
+    # SQLite quotes names other than plain ones, and spells them as the document does.
+    escaped = "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in name)
+    plain, escaped = re.escape(name), re.escape(escaped)
+    return rf'\.(?:{plain}|"{plain}"|"{escaped}")'
 
 
 def _check_json(database: Database, name: str, column: str) -> None:

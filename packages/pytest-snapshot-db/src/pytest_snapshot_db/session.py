@@ -1,7 +1,7 @@
-"""One run of pytest and its goldens, in all of its processes: what was used, touched and written.
+"""The goldens of one run of pytest, in all of its processes: which were used, touched and written.
 
-Workers of xdist write what happens into files of one folder, and the process that started the run
-reads them at its end. The folder exists only if a golden was used.
+Each process appends records to a file of its own in a shared folder; the process that started the
+run reads them at its end. The folder exists only if a golden was used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_snapshot_db.compare import compare_files
-from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.copy_live import copy_database, translate_errors
 from pytest_snapshot_db.database import Database
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.golden import (
@@ -46,12 +46,12 @@ class Session:
     root: Path
     """Where the run was started."""
     update: frozenset[str]
-    """What this run may write: goldens that are `new`, and such as `changed`."""
+    """The goldens that this run may write: those that are `new`, those that `changed`, or both."""
     _rebuilt: dict[Path, Build] = field(default_factory=dict)
     _seen: dict[Path, tuple[int, ...]] = field(default_factory=dict)
 
     def may_write(self, golden: Golden) -> bool:
-        """Whether a golden may be written: made if it is missing, replaced if it differs."""
+        """Whether a golden may be created if it is missing, or replaced if it exists."""
         return ("changed" if golden.exists() else "new") in self.update
 
     def record_use(self, golden: Golden, test: str) -> None:
@@ -60,7 +60,7 @@ class Session:
         self._record("used", golden.path, test)
 
     def record_touched(self, test: str) -> None:
-        """After each test, record the goldens that somebody wrote to."""
+        """After a test, record the goldens that were written to since the last one."""
         for path, before in self._seen.items():
             try:
                 now = stat_file(path)
@@ -112,8 +112,10 @@ class Session:
         with Database(obtained) as database:
             if problems := database.find_problems():
                 raise GoldenError(f"a damaged file is not made a golden: {problems[0]}")
-        golden.make_folder()
-        with tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-") as folder:
+        with translate_errors(golden.path, "written"):
+            golden.make_folder()
+            staging = tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-")
+        with staging as folder:
             fresh = Path(folder) / "fresh.db"
             write_canonical(obtained, fresh)
             manifest = build_manifest(fresh, journal_mode=journal_mode, builder=builder)
