@@ -255,19 +255,19 @@ async def append(tx: Transaction, op: Append) -> AppendResult:
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
     rows = [
         LogRow(
-            position=first + offset,
-            kind=draft.kind,
-            written_at_ms=now_ms,
-            deadline_ms=deadline_ms,
-            batch=0 if offset else count,
-            generation=generation,
-            keep=draft.keep,
-            key=None if offset else op.key,
-            opens=draft.opens,
-            answers=draft.answers,
-            envelope=draft.envelope,
+            first + offset,
+            kind,
+            now_ms,
+            deadline_ms,
+            0 if offset else count,
+            generation,
+            keep,
+            None if offset else op.key,
+            opens,
+            answers,
+            envelope,
         )
-        for offset, draft in enumerate(op.drafts)
+        for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
     ]
     await tx.insert_entries(row, rows)
     return AppendResult(first, count, rules.build_version(row.token, first + count, generation))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 
 # A new id, different from every other: for keys, snapshots and operations.
@@ -17,4 +17,4 @@ def random_ids() -> str:
 
     They come from the operating system, so that no seed and no fork makes two processes draw alike.
     """
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()

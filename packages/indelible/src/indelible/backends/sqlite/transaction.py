@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -641,6 +641,11 @@ def _check_row(row: SessionRow, what: str, fields: tuple[Any, ...]) -> tuple[Any
     return fields[:-1]
 
 
+# An append does not change the row of its session, so the same fields are checked again and again.
+# Without the cache, an append that is not synced takes a tenth longer.
+_compute_session_checksum = lru_cache(maxsize=64)(compute_row_checksum)
+
+
 def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
     """Return a session, and whether its row is intact.
 
@@ -660,23 +665,23 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         end = min(stop - start_id, LOG_ENTRIES_MAX)
         deadline = newest_deadline
     row = SessionRow(
-        name=name,
-        number=number,
-        life=life,
-        born=born,
-        end=end,
-        generation=generation,
-        deadline_ms=deadline,
-        staged=bool(staged),
-        tail=tail,
-        extents=extents,
-        created_at_ms=created_at,
-        last_activity_ms=last_activity,
-        vacuums=vacuums,
-        forked_from=forked_from,
-        metadata=metadata,
+        name,
+        number,
+        life,
+        born,
+        end,
+        generation,
+        deadline,
+        bool(staged),
+        tail,
+        extents,
+        created_at,
+        last_activity,
+        vacuums,
+        forked_from,
+        metadata,
     )
-    return row, compute_row_checksum(*stored) == checksum
+    return row, _compute_session_checksum(*stored) == checksum
 
 
 def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
