@@ -1,12 +1,19 @@
 """Search: what is visible is found at once, and nothing else is."""
 
 import random
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 
 import pytest
 
-from indelible import ChatMessage, LimitError, UsageError
+from indelible import (
+    ChatMessage,
+    ConflictError,
+    LimitError,
+    SnapshotNotFoundError,
+    UsageError,
+)
 from indelible.core.plans import search as plan
 from tests.support.stores import say
 
@@ -208,6 +215,60 @@ def test_what_is_hidden_is_not_found(filled):
     assert found(filled, "mat") == []
     filled.forget("two")
     assert found(filled, "Tom") == []
+
+
+def change_at_random(store, clock, rng, snapshots):  # noqa: C901 (a case a change)
+    """Add to session "s", or change what is visible there."""
+    item, text = f"m{rng.randrange(4)}", rng.choice(["a cat", "a dog"])
+    match rng.randrange(16):
+        case 0 | 1 | 2:
+            say(store, "s", "a cat", "another cat")
+        case 3:
+            store.add_summary("s", text)
+        case 4 | 5 | 6:
+            store.remember("s", text, id=item, ttl=rng.choice([None, 1]))
+        case 7:
+            store.retract("s", item)
+        case 8:
+            store.erase_memory("s", item)
+        case 9:
+            snapshots.append(store.save_snapshot("s").id)
+        case 10 if snapshots:
+            store.rollback_to_snapshot("s", rng.choice(snapshots))
+        case 11:
+            store.undo("s")
+        case 12:
+            store.hide("s", [entry.position for entry in store.get_entries("s", last=3)][:2])
+        case 13:
+            store.trim("s", keep_last=3)
+            store.vacuum(undo_window=rng.choice([0, 3600]))
+        case 14:
+            store.reindex(rebuild=rng.random() < 0.5)
+        case _:
+            clock.advance(2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_is_changed_a_search_finds_what_a_reader_of_the_log_finds(store, clock, seed):
+    rng, snapshots = random.Random(seed), []
+    for _ in range(50):
+        # Nothing to undo, or a snapshot of an earlier life.
+        with suppress(UsageError, ConflictError, SnapshotNotFoundError):
+            change_at_random(store, clock, rng, snapshots)
+        cats, current = set(), {}
+        for entry in store.get_entries("s"):
+            if entry.kind != "memory":
+                if "cat" in (getattr(entry.value, "text", None) or entry.value.content):
+                    cats.add(("s", entry.position))
+                continue
+            age_s = clock() - entry.written_at.timestamp()
+            is_there = entry.value.text == "a cat" and age_s < (entry.value.ttl_s or 100)
+            current[entry.value.id] = {("s", entry.position)} if is_there else set()
+        expected = cats.union(*current.values())
+        hits = found(store, "cat", k=1000)
+        assert set(hits) == expected
+        assert len(hits) == len(expected)
+        assert len(found(store, "cat", k=3)) == min(3, len(expected))
 
 
 def test_of_a_memory_only_the_current_version_is_found(store, clock):
