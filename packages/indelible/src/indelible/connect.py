@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from indelible.addresses import Problem, describe_strangers, find_problems, join_problems
 from indelible.core.backend import Address, AsyncBackend, Backend, UnreachedError
@@ -270,6 +271,16 @@ def _get_name(target: Target) -> str | None:
 
 def refuse_ambiguous(target: str) -> None:
     """Refuse a target that could be misread, and say how to write it."""
+    try:
+        target.encode()
+        if "://" in target:
+            urlsplit(target)
+    except ValueError:
+        # The error may show a password.
+        shown = format_target(target)
+        raise UsageError(
+            f"cannot open {shown!r}: it is no valid URL or file name", value=shown
+        ) from None
     if is_keyword_dsn(target):
         raise UsageError(
             f"{format_target(target)!r} is a connection string of PostgreSQL, which is not taken;"

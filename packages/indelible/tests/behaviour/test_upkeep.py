@@ -254,6 +254,7 @@ def test_a_timeline_of_the_newest_entries(store):
     assert positions(store.timeline("s", last=2)) == [4, 5]
     assert positions(store.timeline("s", last=0)) == []
     assert positions(store.timeline("s", last=10)) == [0, 1, 2, 3, 4, 5]
+    assert positions(store.timeline("s", last=10**20)) == [0, 1, 2, 3, 4, 5]
     assert positions(store.timeline("s", last=2, before=4)) == [2, 3]
     assert positions(store.timeline("s", before=2)) == [0, 1]
     assert positions(store.timeline("s", last=2, before=99)) == [4, 5]

@@ -83,6 +83,15 @@ def test_a_client_is_recognised_by_what_it_descends_from():
         indelible.open(Mine())
 
 
+@pytest.mark.parametrize("target", ["redis://:secret@[::1", "postgresql://[x/y", "a\udcff.db"])
+def test_a_target_that_is_no_url_and_no_file_name_is_refused(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no valid URL or file name") as refused:
+        indelible.open(target)
+    assert "secret" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("target", [None, 7, object(), ""])
 def test_what_is_no_target_is_refused(target):
     with pytest.raises(UsageError, match="cannot open"):

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import indelible
 from indelible.cli.suggestions import suggest_command
@@ -17,7 +16,6 @@ from indelible.connect import (
     Storage,
     describe_targets,
     find_file,
-    format_target,
     refuse_ambiguous,
 )
 from indelible.core.audit import KEY_VARIABLE
@@ -45,17 +43,7 @@ class Location:
         """Raise if the store does not exist, unless the command may create it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
-        try:
-            self.url.encode()
-            refuse_ambiguous(self.url)
-            if "://" in self.url:
-                urlsplit(self.url)
-        except ValueError:
-            # The error may show a password.
-            shown = format_target(self.url)
-            raise UsageError(
-                f"cannot open {shown!r}: it is no valid URL or file name", value=shown
-            ) from None
+        refuse_ambiguous(self.url)
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from indelible.adapters.checkpoint_records import BranchFinder, RecordSummary, summarize_record
-from indelible.core.content import KNOWN_ROLES, get_block_kind, get_block_text
+from indelible.core.content import KNOWN_ROLES, get_block_kind, get_block_text, to_common_role
 from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
 from indelible.model import (
     KIND_OF,
@@ -47,8 +47,8 @@ _NO_WORDS: Final = re.compile("[\x00-\x1f\x7f\ufffd]+")
 _LENGTHS: Final = re.compile(rb"[\xc7\xd9][\x00-\x7f]|[\xc8\xda][\x00-\x7f].", re.DOTALL)
 REDACTED: Final = "redacted"
 
-# The colours of the page.
-_TONES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
+# Roles with a colour of their own.
+_TONES: Final = ("user", "assistant")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,11 +229,16 @@ def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
             texts=[writer.write(reason)],
         )
     value = entry.value
-    author = value.role if isinstance(value, ChatMessage) else KIND_OF[type(value)]
+    if isinstance(value, ChatMessage):
+        role = to_common_role(value.role)
+        author, tone = writer.role(value.role), role if role in _TONES else "other"
+    else:
+        tone = KIND_OF[type(value)]
+        author = tone.replace("_", " ")
     row = PageRow(
         position=entry.position,
-        author=writer.role(author) if isinstance(value, ChatMessage) else author.replace("_", " "),
-        tone=_TONES.get(author, "other") if isinstance(value, ChatMessage) else author,
+        author=author,
+        tone=tone,
         visible=item.visible,
         written_at=entry.written_at,
     )

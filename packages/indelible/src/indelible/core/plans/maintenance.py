@@ -8,7 +8,13 @@ from dataclasses import replace
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.limits import INDEX_PAGE, JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
+from indelible.core.limits import (
+    INDEX_PAGE,
+    JOURNAL_LINES_MAX,
+    LOG_ENTRIES_MAX,
+    PAGE_ENTRIES_MAX,
+    TTL_S_MAX,
+)
 from indelible.core.operations import (
     Erase,
     IndexText,
@@ -153,7 +159,8 @@ def read_timeline(
             on_page(replace(timeline, entries=page))
 
     if last is not None:
-        add((yield from _read_newest(session, head.born, end, last)))
+        # A log is never longer; a deque refuses much larger lengths.
+        add((yield from _read_newest(session, head.born, end, min(last, LOG_ENTRIES_MAX))))
     else:
         start: int | None = head.born
         while start is not None:
