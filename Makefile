@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 PACKAGES := packages/indelible packages/memory-contract packages/pytest-snapshot-db
 PROJECTS := $(PACKAGES:%=%/pyproject.toml)
 EDITABLE := --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
+# A locked file also constrains: without, pip takes the newest sqlalchemy for a dependency on sqlalchemy[asyncio], and then misses its hash.
+LOCKED = --require-hashes --requirement $(1) --constraint $(1)
 # Installs into another environment, which needs no pip of its own; of its modules, those that are imported are compiled then.
 INSTALL_THERE = $(BIN)/pip --python $(@D) install --quiet --no-compile
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
@@ -45,7 +47,7 @@ help: ## List the targets
 
 $(READY): requirements/dev.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/dev.txt
+	$(BIN)/pip install --quiet $(call LOCKED,requirements/dev.txt)
 	$(BIN)/pip install --quiet $(EDITABLE)
 	@touch $@
 
@@ -88,7 +90,7 @@ quick-on-%: $(VENV)/python-%/.ready
 
 $(VENV)/python-%/.ready: requirements/quick.txt $(PROJECTS) | $(READY)
 	$(call find_python,$*) -m venv --clear --without-pip $(@D)
-	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(call LOCKED,$<)
 	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
@@ -99,14 +101,14 @@ test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions
 
 $(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS) | $(READY)
 	$(PYTHON) -m venv --without-pip $(@D)
-	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(call LOCKED,$<)
 	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
 test-browser: $(READY) ## The inspector, and the page of a report, in Debian's Chromium; installs that, which needs root
 	command -v chromium >/dev/null || (apt-get update --quiet && \
 		DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends chromium)
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
+	$(BIN)/pip install --quiet $(call LOCKED,requirements/browser.txt)
 	$(BIN)/pytest packages/indelible/tests/browser packages/memory-contract/tests/browser
 
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
@@ -119,7 +121,7 @@ frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that sh
 
 $(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS) | $(READY)
 	$(PYTHON) -m venv --without-pip $(@D)
-	$(INSTALL_THERE) --require-hashes --requirement $<
+	$(INSTALL_THERE) $(call LOCKED,$<)
 	$(INSTALL_THERE) $(EDITABLE)
 	@touch $@
 
