@@ -13,8 +13,10 @@ CERTIFICATE = Path(__file__).parent / "for_tests_only.pem"
 class TlsFront:
     """Listens on a loopback port, and speaks TLS there."""
 
-    def __init__(self, server_port, *, asked_for=b"", answer=b""):
+    def __init__(self, server_port, *, asked_for=b"", answer=b"", may_end=None):
         self._server_port = server_port
+        # An event that is waited for before the end of a connection is answered.
+        self._may_end = may_end
         # What a client says before, where TLS does not begin at once, and what it is told.
         self._asked_for = asked_for
         self._answer = answer
@@ -41,14 +43,15 @@ class TlsFront:
             plain.sendall(self._answer)
             secret = self._context.wrap_socket(plain, server_side=True)
             behind = socket.create_connection(("127.0.0.1", self._server_port))
-            threading.Thread(target=_pass_on, args=(behind, secret), daemon=True).start()
-            _pass_on(secret, behind)
+            threading.Thread(target=self._pass_on, args=(behind, secret), daemon=True).start()
+            self._pass_on(secret, behind)
 
-
-def _pass_on(source, target):
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    for each in (source, target):
+    def _pass_on(self, source, target):
         with contextlib.suppress(OSError):
-            each.close()
+            while data := source.recv(65536):
+                target.sendall(data)
+        if self._may_end is not None:
+            self._may_end.wait()
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.close()

@@ -1,6 +1,9 @@
 """Clients that an application has already, and every way to reach a server."""
 
+import asyncio
+import gc
 import threading
+import warnings
 
 import fakeredis
 import pytest
@@ -177,6 +180,25 @@ async def test_tls_for_async_code(tls_place):
     async with indelible.open_async(url) as store:
         await store.add_message("s", "user", "hi")
         assert len(await store.get_history("s")) == 1
+
+
+def test_closing_waits_for_the_end_of_tls_since_the_loop_may_end_next(server):
+    may_end = threading.Event()
+    front = TlsFront(server.port, may_end=may_end)
+    url = f"rediss://localhost:{front.port}/0?ssl_ca_certs={CERTIFICATE}"
+
+    async def use_and_close():
+        async with indelible.open_async(url) as store:
+            await store.add_message("s", "user", "hi")
+            asyncio.get_running_loop().call_later(0.05, may_end.set)
+
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(use_and_close())
+        gc.collect()
+    front.close()
+    assert [str(each.message) for each in caught] == []
 
 
 def test_a_certificate_that_nobody_knows_is_refused(tls_place):

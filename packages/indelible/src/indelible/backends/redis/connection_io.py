@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from redis.exceptions import RedisError
@@ -134,3 +136,21 @@ def disconnect(connection: Any) -> None:
 async def disconnect_async(connection: Any) -> None:
     """Close a connection without waiting for the other side."""
     await connection.disconnect(nowait=True)
+
+
+def disconnect_all(connections: Sequence[Any]) -> None:
+    """Close connections, whatever state they are in."""
+    for connection in connections:
+        with suppress(RedisError, OSError):
+            connection.disconnect()
+
+
+async def disconnect_all_async(connections: Sequence[Any]) -> None:
+    """Close connections, and wait until they are closed: the event loop may end next.
+
+    With TLS, the other side answers to that. redis-py limits the wait by the time for connecting.
+    """
+    closing = (connection.disconnect() for connection in connections)
+    for error in await asyncio.gather(*closing, return_exceptions=True):
+        if error is not None and not isinstance(error, (RedisError, OSError)):
+            raise error

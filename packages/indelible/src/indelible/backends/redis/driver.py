@@ -33,6 +33,7 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
 )
 from indelible.backends.redis.connection_io import (
     disconnect,
+    disconnect_all,
     get_owner,
     get_pool,
     has_ended,
@@ -424,6 +425,4 @@ class Channel:
         self._closed = True
         # Otherwise one of them would be used, and redis-py would connect it again.
         self._idle.clear()
-        for connection in list(self._opened):
-            with suppress(RedisError, OSError):
-                disconnect(connection)
+        disconnect_all(list(self._opened))

@@ -30,6 +30,7 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     views,
 )
 from indelible.backends.redis.connection_io import (
+    disconnect_all_async,
     disconnect_async,
     get_owner_async,
     get_pool_async,
@@ -422,6 +423,4 @@ class AsyncChannel:
         self._closed = True
         # Otherwise one of them would be used, and redis-py would connect it again.
         self._idle.clear()
-        for connection in list(self._opened):
-            with suppress(RedisError, OSError):
-                await disconnect_async(connection)
+        await disconnect_all_async(list(self._opened))
