@@ -144,6 +144,6 @@ def test_the_name_of_a_golden_stays_in_its_folder(name):
         golden = find_golden(module, name)
     except GoldenError:
         return
-    for path in (golden.path, golden.manifest_path, golden.obtained_path):
+    for path in (golden.path, golden.manifest_path):
         assert path.parent == module.parent / FOLDER / "test_it"
         assert ".." not in path.parts

@@ -5,17 +5,16 @@ The manifest beside a golden has its hash, and a description that makes a diff r
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import inspect
-import io
 import json
 import os
 import re
 import shlex
 import shutil
 import textwrap
-import tokenize
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,23 +33,13 @@ Manifest = dict[str, Any]
 
 FORMAT: Final = 1
 FOLDER: Final = "__snapshot_dbs__"
-OBTAINED: Final = ".obtained"
 NAME: Final = re.compile(r"\w[\w\-\[\]=,+ .]*")
 NAME_BYTES_MAX: Final = 120
 # A project may ignore *.db; goldens are sources.
 GITIGNORE: Final = """\
-# Goldens are kept; what a failed test obtained is not.
 !*.db
-*.obtained.db
 .writing-*
 """
-_NOT_CODE: Final = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-}
 # Goldens that this process has hashed, with their `stat` at that time.
 _checked: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
 
@@ -71,11 +60,6 @@ class Golden:
     def manifest_path(self) -> Path:
         """Its manifest."""
         return self.folder / f"{self.name}.json"
-
-    @property
-    def obtained_path(self) -> Path:
-        """The copy of what a failed test obtained."""
-        return self.folder / f"{self.name}{OBTAINED}.db"
 
     def exists(self) -> bool:
         """Whether it was written; raise GoldenError for a file without a manifest."""
@@ -121,7 +105,8 @@ class Golden:
         """Make a writable copy, in the journal mode of the original."""
         with self.lock():
             manifest = self.check()
-            shutil.copyfile(self.path, into)
+            with translate_errors(into, "written"):
+                shutil.copyfile(self.path, into)
         into.chmod(0o600)
         if manifest["journal_mode"] == "wal":
             set_wal_mode(into)
@@ -140,7 +125,6 @@ class Golden:
         # The manifest first: a database without one is refused.
         self.replace_manifest(manifest)
         fresh.replace(self.path)
-        self.remove_obtained()
 
     def replace_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest of the golden, which is locked, by a rename."""
@@ -149,19 +133,13 @@ class Golden:
         written.write_text(text + "\n", "utf-8")
         written.replace(self.manifest_path)
 
-    def remove_obtained(self) -> None:
-        """Remove the file that an earlier run obtained, if the folder is writable."""
-        if self.obtained_path.exists():
-            with suppress(OSError):
-                self.obtained_path.unlink()
-
 
 def find_golden(module: Path, name: str) -> Golden:
     """Return the golden that a test module calls by this name."""
     if not isinstance(name, str):
         raise GoldenError(f"the name of a golden comes first, and is a text, not {name!r}")
     is_short = len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX
-    if not NAME.fullmatch(name) or not is_short or name.endswith(OBTAINED):
+    if not NAME.fullmatch(name) or not is_short:
         raise GoldenError(
             f"{name!r} cannot be the name of a golden: letters, digits, spaces and - _ [ ] = , + ."
             f" alone, beginning with a letter, a digit or _, at most {NAME_BYTES_MAX} bytes"
@@ -239,11 +217,16 @@ def hash_builder(builder: Build) -> str | None:
     """Hash the code of a function without comments and spaces; None if there is no source."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(builder)))
-        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-        code = "".join("".join(t.string.split()) for t in tokens if t.type not in _NOT_CODE)
-    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
         return None
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
+    # The names and constants of each node, which are the same on each version of Python.
+    nodes = []
+    for node in ast.walk(tree):
+        values = [value for _, value in ast.iter_fields(node)]
+        plain = [value for value in values if not isinstance(value, (ast.AST, list))]
+        nodes.append((type(node).__name__, *plain))
+    return hashlib.sha256(repr(nodes).encode()).hexdigest()[:16]
 
 
 def name_builder(builder: Build) -> str:
@@ -265,5 +248,3 @@ def write_canonical(path: Path, into: Path) -> None:
             # It needs a function or a collation of its program: copy its pages instead.
             into.unlink(missing_ok=True)
             shutil.copyfile(path, into)
-    if into.stat().st_size == 0:
-        raise GoldenError("the database is empty: nothing was written to it")
