@@ -47,7 +47,8 @@ def honest(tmp_path_factory):
     golden, other = folder / "golden.db", folder / "other.db"
     make(golden, ["hello", "where is it?"])
     make(other, ["hello", "something else"])
-    Golden(folder, "golden").replace_manifest(build_manifest(golden, journal_mode="delete"))
+    manifest = build_manifest(golden, journal_mode="delete")
+    Golden(folder, "golden").replace_manifest(manifest, folder)
     return golden.read_bytes(), (folder / "golden.json").read_text("utf-8"), other
 
 

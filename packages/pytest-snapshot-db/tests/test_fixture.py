@@ -435,6 +435,14 @@ def test_a_golden_that_cannot_be_written_fails_the_test_in_a_sentence(project):
     assert "mkdir" not in ran.stdout.str()
 
 
+def test_a_manifest_that_cannot_be_written_fails_the_test_in_a_sentence(project):
+    (project.goldens / "base.json").mkdir(parents=True)
+    ran = project.tests(COPY).run("--snapshot-db-update")
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["E*Failed: *test_it/base.db cannot be written: *"])
+    assert files(project.goldens) == ["base.json"]
+
+
 def test_children_find_the_file_in_their_environment(project):
     project.tests(
         """

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import shutil
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -112,23 +113,27 @@ class Golden:
             set_wal_mode(into)
         return manifest
 
-    def make_folder(self) -> None:
-        """Make the folder of a module's goldens; the first one in a folder gets a .gitignore."""
-        is_first = not self.folder.parent.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if is_first:
-            (self.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
+    @contextmanager
+    def stage(self) -> Iterator[Path]:
+        """Make a folder on the same file system, for the files that replace the golden."""
+        with translate_errors(self.path, "written"):
+            is_first = not self.folder.parent.exists()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if is_first:
+                (self.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
+            with tempfile.TemporaryDirectory(dir=self.folder, prefix=".writing-") as staging:
+                yield Path(staging)
 
     def replace(self, fresh: Path, manifest: Manifest) -> None:
-        """Replace the golden, which is locked, by a file on the same file system."""
+        """Replace the golden, which is locked, by a file in a staging folder."""
         fresh.chmod(0o644)
         # The manifest first: a database without one is refused.
-        self.replace_manifest(manifest)
+        self.replace_manifest(manifest, fresh.parent)
         fresh.replace(self.path)
 
-    def replace_manifest(self, manifest: Manifest) -> None:
+    def replace_manifest(self, manifest: Manifest, staging: Path) -> None:
         """Replace the manifest of the golden, which is locked, by a rename."""
-        written = self.folder / f".writing-{os.getpid()}.json"
+        written = staging / "manifest.json"
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         written.write_text(text + "\n", "utf-8")
         written.replace(self.manifest_path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_snapshot_db.compare import compare_files
-from pytest_snapshot_db.copy_live import copy_database, translate_errors
+from pytest_snapshot_db.copy_live import copy_database
 from pytest_snapshot_db.database import Database
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.golden import (
@@ -126,11 +126,8 @@ class Session:
                 raise GoldenError(f"a damaged file is not made a golden: {problems[0]}")
             if not database.read_schema():
                 raise GoldenError("the database is empty: nothing was written to it")
-        with translate_errors(golden.path, "written"):
-            golden.make_folder()
-            staging = tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-")
-        with staging as folder:
-            fresh = Path(folder) / "fresh.db"
+        with golden.stage() as staging:
+            fresh = staging / "fresh.db"
             write_canonical(obtained, fresh)
             manifest = build_manifest(fresh, journal_mode=journal_mode, builder=builder)
             with golden.lock(exclusive=True):
@@ -139,7 +136,7 @@ class Session:
                     return
                 if kind == "kept":
                     by = {name: manifest[name] for name in ("builder", "built_by")}
-                    golden.replace_manifest(golden.check() | by)
+                    golden.replace_manifest(golden.check() | by, staging)
                 elif other := self.find_writer(golden):
                     raise GoldenError(
                         f"{other} wrote another {golden.name!r} in this run: give one of the two"
