@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_snapshot_db.cell_text import suggest_ignore
+from pytest_snapshot_db.cell_text import diff_json_cells, render_cell_change, suggest_ignore
 from pytest_snapshot_db.compare import compare_files
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.golden import write_canonical
@@ -171,6 +171,40 @@ def test_json_is_compared_by_its_paths(two):
     ]
 
 
+def test_equal_parts_of_json_are_not_shown(two):
+    table = "CREATE TABLE t (id INTEGER PRIMARY KEY, body);"
+    said = two(
+        f'{table} INSERT INTO t VALUES (1, \'{{"n": NaN, "ok": 1}}\')',
+        f'{table} INSERT INTO t VALUES (1, \'{{"n": NaN, "ok": true}}\')',
+    )
+    assert said.splitlines()[1:] == ["  ~ id=1: body $.ok: 1 → true"]
+
+
+@pytest.mark.parametrize("depth", range(100, 1100, 50))
+def test_json_may_be_nested_deeply(depth):
+    one, two = ("[" * depth + number + "]" * depth for number in "12")
+    paths = diff_json_cells(one, two)
+    assert paths in ([], [("$" + "[0]" * depth, 1, 2)])
+    (line,) = render_cell_change("body", one, two, paths)
+    assert len(line) < 500
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ("two\nlines", r"two\nlines", r"'two\nlines' → 'two\\nlines'"),
+        ("caf\u00e9", "cafe\u0301", r"'caf\xe9' → 'cafe\u0301'"),
+        ("x" * 99 + "\n", "x" * 99 + r"\n", None),
+    ],
+)
+def test_values_that_look_the_same_are_told_apart(one, other, said):
+    (line,) = render_cell_change("a", one, other, [])
+    if said:
+        assert line == f"a: {said}"
+    before, after = line.removeprefix("a: ").split(" → ")
+    assert before != after
+
+
 def test_long_values_are_shortened_around_the_change(two):
     said = two(
         f"CREATE TABLE t (a); INSERT INTO t VALUES ('{'x' * 5000}one{'y' * 5000}')",
@@ -311,6 +345,15 @@ def test_a_damaged_file_is_reported(tmp_path):
     assert "the obtained file is damaged" in describe(tmp_path / "a.db", tmp_path / "b.db")
 
 
+def test_a_schema_that_is_not_text_is_reported(tmp_path):
+    make(tmp_path / "a.db", "CREATE TABLE t (a, beta); CREATE TABLE u (a)")
+    whole = (tmp_path / "a.db").read_bytes()
+    for name, damaged in ((b"beta", b"b\xe9ta"), (b"tableu", b"table\xff")):
+        (tmp_path / "b.db").write_bytes(whole.replace(name, damaged))
+        with pytest.raises(GoldenError, match="cannot be read: "):
+            difference(tmp_path / "a.db", tmp_path / "b.db")
+
+
 def test_columns_and_tables_can_be_ignored(tmp_path):
     make(tmp_path / "a.db", KEYED, (1, "x", 1))
     make(tmp_path / "b.db", KEYED, (1, "y", 1))
@@ -318,6 +361,14 @@ def test_columns_and_tables_can_be_ignored(tmp_path):
     assert not difference(tmp_path / "a.db", tmp_path / "b.db", ignore={"T.A"})
     assert not difference(tmp_path / "a.db", tmp_path / "c.db", ignore={"t.id", "t.b"})
     assert not difference(tmp_path / "a.db", tmp_path / "c.db", ignore={"t.*"})
+
+
+def test_a_table_that_is_ignored_may_be_missing_or_defined_in_another_way(tmp_path):
+    one = make(tmp_path / "a.db", "CREATE TABLE t (a); CREATE TABLE u (a)", (1,))
+    two = make(tmp_path / "b.db", "CREATE TABLE t (a, b)", (1, 2))
+    assert describe(one, two, ignore={"T.*"}) == "table u: gone\n  - CREATE TABLE u (a)"
+    assert not difference(one, two, ignore={"t.*", "u.*"})
+    assert not difference(two, one, ignore={"t.*", "u.*"})
 
 
 @pytest.mark.parametrize("table", [KEYED, CLUSTERED.replace("a)", "a, b)")])
@@ -487,6 +538,34 @@ def test_a_path_in_a_column_without_json_is_refused(tmp_path, value):
     assert difference(one, two, ignore={"t.id": "$"})
 
 
+@pytest.mark.parametrize("kind", [str, str.encode])
+def test_what_follows_a_document_is_not_json(tmp_path, kind):
+    one = documents(tmp_path / "a.db", kind('{"a": 1}\0x'))
+    with pytest.raises(GoldenError, match="that is not JSON"):
+        difference(one, one, ignore={"t.body": "$.ts"})
+
+
+def test_invalid_text_in_a_document_is_refused(tmp_path):
+    one = documents(tmp_path / "a.db", "{}")
+    with closing(sqlite3.connect(one)) as db, db:
+        db.execute("UPDATE t SET body = CAST(x'7b2261223a2280227d' AS TEXT)")
+    with pytest.raises(GoldenError, match="cannot be read: "):
+        difference(one, one, ignore={"t.body": "$.ts"})
+
+
+def test_a_path_may_match_in_thousands_of_places(tmp_path):
+    files = [
+        documents(
+            tmp_path / f"{number}.db",
+            json.dumps({"l": [{"ts": number, "n": n} for n in range(5000)], "z": number // 2}),
+        )
+        for number in range(3)
+    ]
+    assert not difference(*files[:2], ignore={"t.body": "$.l[*].ts"})
+    said = describe(*files[1:], ignore={"t.body": "$.l[*].ts"})
+    assert said.splitlines()[1:] == ["  ~ id=1: body $.z: 0 → 1"]
+
+
 @pytest.mark.parametrize(
     ("ignore", "words"),
     [
@@ -542,3 +621,12 @@ def test_files_of_another_encoding_differ(tmp_path):
     two = make(tmp_path / "b.db", "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (a)", ("é",))
     assert describe(one, two) == "encoding: UTF-8 expected, UTF-16le obtained"
     assert not difference(two, two)
+
+
+def test_invalid_text_of_another_encoding_is_shown(two):
+    table = "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (a);"
+    said = two(
+        f"{table} INSERT INTO t VALUES (CAST(x'00d86100' AS TEXT))",
+        f"{table} INSERT INTO t VALUES (CAST(x'01d86100' AS TEXT))",
+    )
+    assert "'\\ud800a' → '\\ud801a'" in said

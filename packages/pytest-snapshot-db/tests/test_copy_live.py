@@ -129,6 +129,16 @@ def test_a_writer_that_keeps_its_lock_is_reported(place, copy, monkeypatch):
             copy_database(place, copy)
 
 
+def test_a_full_disk_is_reported(place, copy, monkeypatch):
+    def full(*_):
+        raise apsw.FullError("not an error")
+
+    make(place, "CREATE TABLE t (a)", (1,))
+    monkeypatch.setattr(copy_live, "_backup", full)
+    with pytest.raises(GoldenError, match=r"a\.db cannot be read: the disk is full"):
+        copy_database(place, copy)
+
+
 @pytest.mark.parametrize("held", [False, True])
 def test_a_file_that_is_no_database_is_refused(tmp_path, copy, held):
     path = tmp_path / "diary.txt"

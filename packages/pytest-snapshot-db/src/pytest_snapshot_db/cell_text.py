@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final
+from unicodedata import normalize
 
 from pytest_snapshot_db.database import Cell
 from pytest_snapshot_db.rules import IGNORED
@@ -36,7 +37,7 @@ def render_cell_change(
     name = escape_unseen(column)
     for path, old, new in paths[:PATHS_MAX]:
         one, two = shorten_both(old, new)
-        yield f"{name} {escape_unseen(path)}: {one} → {two}"
+        yield f"{name} {shorten(escape_unseen(path), ROW_CHARS_MAX)}: {one} → {two}"
     if len(paths) > PATHS_MAX:
         yield f"{name}: … and {len(paths) - PATHS_MAX} more paths"
     if not paths:
@@ -54,11 +55,11 @@ def diff_json_cells(before: Cell, after: Cell) -> list[JsonChange]:
     for cell in (before, after):
         if not isinstance(cell, (str, bytes)) or cell[:1] not in ("{", "[", b"{", b"["):
             return []
-        try:
-            documents.append(json.loads(cell))
-        except (ValueError, RecursionError):
-            return []
-    return list(_diff_json(*documents))
+        documents.append(cell)
+    try:
+        return list(_diff_json(*map(json.loads, documents)))
+    except (ValueError, RecursionError):
+        return []
 
 
 def _diff_json(before: Any, after: Any, path: str = "$") -> Iterator[JsonChange]:
@@ -71,7 +72,8 @@ def _diff_json(before: Any, after: Any, path: str = "$") -> Iterator[JsonChange]
     elif isinstance(before, list) and isinstance(after, list):
         for at, (one, two) in enumerate(zip_longest(before, after, fillvalue=Absent)):
             yield from _diff_json(one, two, f"{path}[{at}]")
-    elif type(before) is not type(after) or before != after:
+    # repr distinguishes 1 from true and 1.0, and takes NaN for NaN.
+    elif repr(before) != repr(after):
         yield path, before, after
 
 
@@ -89,7 +91,7 @@ def _render_whole(cell: Any) -> str:
         return f"x'{cell.hex()}'"
     if isinstance(cell, str):
         return cell if cell == IGNORED else "'" + escape_unseen(cell) + "'"
-    if isinstance(cell, (dict, list)):
+    if isinstance(cell, (dict, list, bool)):
         return escape_unseen(json.dumps(cell, ensure_ascii=False))
     return repr(cell)
 
@@ -97,6 +99,9 @@ def _render_whole(cell: Any) -> str:
 def shorten_both(before: Any, after: Any) -> tuple[str, str]:
     """Render two values that differ, shortened around the first difference."""
     one, two = _render_whole(before), _render_whole(after)
+    if normalize("NFKC", one) == normalize("NFKC", two):
+        # They look the same: an accent or a newline that is spelled in two ways.
+        one, two = ascii(before), ascii(after)
     if max(len(one), len(two)) <= CELL_CHARS_MAX:
         return one, two
     pairs = enumerate(zip(one, two, strict=False))

@@ -83,9 +83,9 @@ def compare_files(
             return found
         for name in HEADER:
             _add_header(found, name, one.read_pragma(name), two.read_pragma(name))
-        _compare_schemas(found, one, two)
+        _compare_schemas(found, one, two, rules)
         for name, table in one.tables.items():
-            if name in two.tables and not rules.ignores_table(table):
+            if name in two.tables and not rules.ignores_table(table.name):
                 comparison = _TableComparison(one, rules, table, two.tables[name])
                 comparison.run(found, limit or sys.maxsize)
         return found
@@ -97,9 +97,13 @@ def _add_header(found: Difference, name: str, before: object, after: object) -> 
         found.add(f"{name} {before} → {after}", [line])
 
 
-def _compare_schemas(found: Difference, expected: Database, obtained: Database) -> None:
+def _compare_schemas(
+    found: Difference, expected: Database, obtained: Database, rules: Rules
+) -> None:
     before, after = expected.read_schema(), obtained.read_schema()
     for kind, name in sorted({*before, *after}):
+        if kind == "table" and rules.ignores_table(name):
+            continue
         one, two = before.get((kind, name)), after.get((kind, name))
         if one is not None and two is not None and _tokenize(one) == _tokenize(two):
             continue

@@ -66,8 +66,11 @@ def translate_errors(path: Path, done: str = "read") -> Iterator[None]:
     except apsw.BusyError:
         raise GoldenError(f"{path} is locked by a writer that does not commit or close") from None
     except apsw.NotADBError:
-        raise GoldenError(f"{path} is not a SQLite database") from None
-    except apsw.Error as error:
+        raise GoldenError(f"{path} is not a SQLite database, or is encrypted") from None
+    except apsw.FullError:
+        # The error of a backup does not say so itself.
+        raise GoldenError(f"{path} cannot be {done}: the disk is full") from None
+    except (apsw.Error, UnicodeDecodeError) as error:
         raise GoldenError(f"{path} cannot be {done}: {error}") from error
     except OSError as error:
         raise GoldenError(f"{path} cannot be {done}: {error.strerror}") from None
@@ -122,9 +125,10 @@ def _is_open_here(path: Path) -> bool:
         descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 (names are numbers here)
     except OSError:
         return True
+    wanted = path.stat()
     for each in descriptors:
         with suppress(OSError):
-            if os.path.samestat(os.fstat(int(each)), path.stat()):
+            if os.path.samestat(os.fstat(int(each)), wanted):
                 return True
     return False
 

@@ -17,6 +17,8 @@ Row = tuple[Cell, ...]
 
 # A badly damaged file has thousands of problems; a few show what is wrong.
 PROBLEMS_MAX: Final = 10
+# A function of SQLite takes a limited number of arguments.
+PATHS_AT_ONCE: Final = 100
 ROWID: Final = "rowid"
 # The counters of AUTOINCREMENT: a row for each table, in an order that has no meaning.
 COUNTERS: Final = "sqlite_sequence"
@@ -60,7 +62,7 @@ class Database:
                 self.connection = apsw.Connection(name, flags)
                 # The schema of a file must not run code here.
                 self.connection.execute("PRAGMA trusted_schema = OFF")
-                self.connection.create_scalar_function("regexp", _matches, 2, deterministic=True)
+                self.connection.create_scalar_function("remove_paths", self._remove_paths, 2)
             self.encoding = str(self.connection.pragma("encoding"))
             self.tables = {fold_case(table.name): table for table in self._load_tables()}
 
@@ -92,12 +94,13 @@ class Database:
         Text may hold any bytes, so it is read as a blob; bytes that are not valid text become
         surrogates.
         """
+        errors = "surrogateescape" if self.encoding == "UTF-8" else "surrogatepass"
         cells = [(f"typeof({cell}) = 'text'", cell) for cell in columns]
         pairs = [f"{text}, iif({text}, CAST({cell} AS BLOB), {cell})" for text, cell in cells]
         with translate_errors(self.path):
             for row in self.connection.execute(f"SELECT {', '.join(pairs)} FROM {source}"):
                 yield tuple(
-                    str(cell, self.encoding, "surrogateescape") if is_text else cell
+                    str(cell, self.encoding, errors) if is_text else cell
                     for is_text, cell in zip(row[::2], row[1::2], strict=True)
                 )
 
@@ -112,6 +115,18 @@ class Database:
         except apsw.Error as error:
             return [str(error)]
         return [] if found == ["ok"] else found
+
+    def _remove_paths(self, *arguments: Cell) -> Cell:
+        """Implement the function `remove_paths` of SQL: remove the JSON paths that match."""
+        document, pattern = arguments
+        listed = self.execute("SELECT fullkey FROM json_tree(?) ORDER BY id DESC", (document,))
+        # The last one first, because later elements of an array move up.
+        paths = [path for (path,) in listed if re.fullmatch(str(pattern), path)]
+        for at in range(0, len(paths), PATHS_AT_ONCE):
+            some = paths[at : at + PATHS_AT_ONCE]
+            marks = ", ?" * len(some)
+            ((document,),) = self.execute(f"SELECT json_remove(?{marks})", (document, *some))
+        return document
 
     def _load_tables(self) -> Iterator[Table]:
         """Load all tables, and set `_hidden`, the names of shadow tables.
@@ -187,12 +202,6 @@ class Database:
         yield Table(
             name=f"{name} (words)", source=f"{words} AS source", columns=columns, key=columns
         )
-
-
-def _matches(*arguments: Cell) -> bool:
-    """Implement SQL's REGEXP, which SQLite leaves to the program."""
-    pattern, text = arguments
-    return re.fullmatch(str(pattern), str(text)) is not None
 
 
 def fold_case(name: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import sqlite3
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,7 +27,6 @@ from pytest_snapshot_db.golden import (
     find_golden,
     hash_builder,
     name_builder,
-    write_canonical,
 )
 from pytest_snapshot_db.rules import Ignored, Rules, parse_rules
 from pytest_snapshot_db.session import Session, shorten_path
@@ -50,7 +49,7 @@ class SnapshotDb:
         self._folder: Path | None = None
         self._path: Path | None = None
         self._connections: list[sqlite3.Connection] = []
-        self._variable = os.environ.get(VARIABLE)
+        self._environment = pytest.MonkeyPatch()
 
     def __call__(self, name: str, *, build: Build | None = None) -> Path:
         """Return a private, writable copy of the golden `name`, which `build(path)` makes.
@@ -62,13 +61,12 @@ class SnapshotDb:
         try:
             return self._copy(name, build)
         except GoldenError as error:
-            message = str(error)
-        pytest.fail(message)
+            raise pytest.fail.Exception(str(error)) from None
 
     @property
     def path(self) -> Path:
         """The file of this test: its latest copy of a golden, or a new path."""
-        return self._path or self._set_path(self._find_free_path(_to_name(self._test.name)))
+        return self._path or self._set_path(self._find_free_path(_to_name(self._test)))
 
     def connect(
         self, path: str | os.PathLike[str] | None = None, **options: Any
@@ -99,26 +97,19 @@ class SnapshotDb:
         __tracebackhide__ = True
         try:
             self._compare(
-                find_golden(self._test.path, _to_name(self._test.name) if name is None else name),
+                find_golden(self._test.path, _to_name(self._test) if name is None else name),
                 self.path if path is None else Path(path),
                 parse_rules(ignore),
             )
         except GoldenError as error:
-            message = str(error)
-        else:
-            return
-        pytest.fail(message)
+            raise pytest.fail.Exception(str(error)) from None
 
     def close(self, *, keep: bool) -> None:
         """After the test, close connections, and remove the files unless `keep` is true."""
         for connection in self._connections:
             with suppress(sqlite3.Error):
                 connection.close()
-        if self._path is not None:
-            if self._variable is None:
-                os.environ.pop(VARIABLE, None)
-            else:
-                os.environ[VARIABLE] = self._variable
+        self._environment.undo()
         if self._folder is not None and not keep:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -136,18 +127,17 @@ class SnapshotDb:
         return self._set_path(path)
 
     def _compare(self, golden: Golden, path: Path, rules: Rules) -> None:
-        with tempfile.TemporaryDirectory(prefix="snapshot-db-compare-") as folder:
-            obtained = Path(folder) / "obtained.db"
-            mode = copy_database(path, obtained)
-            if self._session.may_write(golden):
-                self._session.write(golden, obtained, mode, self._test.nodeid, rules=rules)
-            if not golden.exists():
-                raise self._report_missing(golden, can_be_made=True)
-            with golden.lock():
-                golden.check()
-            if found := compare_files(golden.path, obtained, rules):
-                raise self._report_difference(golden, found, obtained)
-        golden.remove_obtained()
+        obtained = self._find_free_path(f"{golden.name}.obtained")
+        mode = copy_database(path, obtained)
+        if self._session.may_write(golden):
+            self._session.write(golden, obtained, mode, self._test.nodeid, rules=rules)
+        if not golden.exists():
+            raise self._report_missing(golden, can_be_made=True)
+        with golden.lock():
+            golden.check()
+        if found := compare_files(golden.path, obtained, rules):
+            raise self._report_difference(golden, found, obtained)
+        obtained.unlink()
         self._session.record_use(golden, self._test.nodeid)
 
     def _find_free_path(self, name: str) -> Path:
@@ -161,7 +151,7 @@ class SnapshotDb:
 
     def _set_path(self, path: Path) -> Path:
         self._path = path
-        os.environ[VARIABLE] = str(path)
+        self._environment.setenv(VARIABLE, str(path))
         return path
 
     @property
@@ -191,7 +181,7 @@ class SnapshotDb:
 
     def _report_difference(self, golden: Golden, found: Difference, obtained: Path) -> GoldenError:
         expected = self._shorten(golden.path)
-        other = self._shorten(self._keep_obtained(golden, obtained))
+        other = self._shorten(obtained)
         lines = [
             f"The database does not match the golden {golden.name!r}.",
             *found.lines,
@@ -200,37 +190,33 @@ class SnapshotDb:
             f"obtained: {other}",
             f"all of it: snapshot-db diff {shlex.join((expected, other))}",
             f"if it is right: {self._command} --snapshot-db-update",
-            *self._suggest(found),
+            *self._suggest(golden, found),
         ]
         return GoldenError("\n".join(lines))
 
-    def _suggest(self, found: Difference) -> Iterator[str]:
+    def _suggest(self, golden: Golden, found: Difference) -> Iterator[str]:
         if found.is_only_cells:
             ignore = suggest_ignore(found.cells)
             yield f"if it differs in every run: ignore={ignore}"
+        if writer := self._session.find_writer(golden):
+            yield f"note: {writer} wrote this golden in this run"
         for connection in self._connections:
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
                     yield "note: a connection of this test has not committed what it wrote"
                     return
 
-    def _keep_obtained(self, golden: Golden, obtained: Path) -> Path:
-        """Keep the obtained file beside the golden, or in the test's folder if that fails."""
-        try:
-            fresh = golden.obtained_path.with_suffix(f".{os.getpid()}")
-            write_canonical(obtained, fresh)
-            fresh.replace(golden.obtained_path)
-        except (OSError, GoldenError):
-            path = self._find_free_path(golden.obtained_path.stem)
-            shutil.copyfile(obtained, path)
-            return path
-        return golden.obtained_path
-
     def _shorten(self, path: Path) -> str:
         return shorten_path(path, self._session.root)
 
 
-def _to_name(test: str) -> str:
-    """Turn the name of a test into one of a golden."""
-    name = re.sub(r"[^\w\-\[\]=,+.]", "_", test)
-    return name.encode()[:NAME_BYTES_MAX].decode("utf-8", "ignore")
+def _to_name(test: pytest.Item) -> str:
+    """Turn the names of a test and its classes into the name of a golden."""
+    classes = [node.name for node in test.listchain() if isinstance(node, pytest.Class)]
+    full = ".".join([*classes, test.name])
+    name = re.sub(r"[^\w\-\[\]=,+.]", "_", full)
+    if name == full and len(name.encode()) <= NAME_BYTES_MAX:
+        return name
+    # Other tests may become the same name.
+    end = "-" + hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return name.encode()[: NAME_BYTES_MAX - len(end)].decode("utf-8", "ignore") + end

@@ -5,17 +5,17 @@ The manifest beside a golden has its hash, and a description that makes a diff r
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import inspect
-import io
 import json
 import os
 import re
 import shlex
 import shutil
+import tempfile
 import textwrap
-import tokenize
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,23 +34,13 @@ Manifest = dict[str, Any]
 
 FORMAT: Final = 1
 FOLDER: Final = "__snapshot_dbs__"
-OBTAINED: Final = ".obtained"
 NAME: Final = re.compile(r"\w[\w\-\[\]=,+ .]*")
 NAME_BYTES_MAX: Final = 120
 # A project may ignore *.db; goldens are sources.
 GITIGNORE: Final = """\
-# Goldens are kept; what a failed test obtained is not.
 !*.db
-*.obtained.db
 .writing-*
 """
-_NOT_CODE: Final = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-}
 # Goldens that this process has hashed, with their `stat` at that time.
 _checked: dict[Path, tuple[tuple[int, ...], Manifest]] = {}
 
@@ -71,11 +61,6 @@ class Golden:
     def manifest_path(self) -> Path:
         """Its manifest."""
         return self.folder / f"{self.name}.json"
-
-    @property
-    def obtained_path(self) -> Path:
-        """The copy of what a failed test obtained."""
-        return self.folder / f"{self.name}{OBTAINED}.db"
 
     def exists(self) -> bool:
         """Whether it was written; raise GoldenError for a file without a manifest."""
@@ -121,39 +106,37 @@ class Golden:
         """Make a writable copy, in the journal mode of the original."""
         with self.lock():
             manifest = self.check()
-            shutil.copyfile(self.path, into)
+            with translate_errors(into, "written"):
+                shutil.copyfile(self.path, into)
         into.chmod(0o600)
         if manifest["journal_mode"] == "wal":
             set_wal_mode(into)
         return manifest
 
-    def make_folder(self) -> None:
-        """Make the folder of a module's goldens; the first one in a folder gets a .gitignore."""
-        is_first = not self.folder.parent.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if is_first:
-            (self.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
+    @contextmanager
+    def stage(self) -> Iterator[Path]:
+        """Make a folder on the same file system, for the files that replace the golden."""
+        with translate_errors(self.path, "written"):
+            is_first = not self.folder.parent.exists()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if is_first:
+                (self.folder.parent / ".gitignore").write_text(GITIGNORE, "utf-8")
+            with tempfile.TemporaryDirectory(dir=self.folder, prefix=".writing-") as staging:
+                yield Path(staging)
 
     def replace(self, fresh: Path, manifest: Manifest) -> None:
-        """Replace the golden, which is locked, by a file on the same file system."""
+        """Replace the golden, which is locked, by a file in a staging folder."""
         fresh.chmod(0o644)
         # The manifest first: a database without one is refused.
-        self.replace_manifest(manifest)
+        self.replace_manifest(manifest, fresh.parent)
         fresh.replace(self.path)
-        self.remove_obtained()
 
-    def replace_manifest(self, manifest: Manifest) -> None:
+    def replace_manifest(self, manifest: Manifest, staging: Path) -> None:
         """Replace the manifest of the golden, which is locked, by a rename."""
-        written = self.folder / f".writing-{os.getpid()}.json"
+        written = staging / "manifest.json"
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         written.write_text(text + "\n", "utf-8")
         written.replace(self.manifest_path)
-
-    def remove_obtained(self) -> None:
-        """Remove the file that an earlier run obtained, if the folder is writable."""
-        if self.obtained_path.exists():
-            with suppress(OSError):
-                self.obtained_path.unlink()
 
 
 def find_golden(module: Path, name: str) -> Golden:
@@ -161,7 +144,7 @@ def find_golden(module: Path, name: str) -> Golden:
     if not isinstance(name, str):
         raise GoldenError(f"the name of a golden comes first, and is a text, not {name!r}")
     is_short = len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX
-    if not NAME.fullmatch(name) or not is_short or name.endswith(OBTAINED):
+    if not NAME.fullmatch(name) or not is_short:
         raise GoldenError(
             f"{name!r} cannot be the name of a golden: letters, digits, spaces and - _ [ ] = , + ."
             f" alone, beginning with a letter, a digit or _, at most {NAME_BYTES_MAX} bytes"
@@ -239,11 +222,16 @@ def hash_builder(builder: Build) -> str | None:
     """Hash the code of a function without comments and spaces; None if there is no source."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(builder)))
-        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-        code = "".join("".join(t.string.split()) for t in tokens if t.type not in _NOT_CODE)
-    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
         return None
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
+    # The names and constants of each node, which are the same on each version of Python.
+    nodes = []
+    for node in ast.walk(tree):
+        values = [value for _, value in ast.iter_fields(node)]
+        plain = [value for value in values if not isinstance(value, (ast.AST, list))]
+        nodes.append((type(node).__name__, *plain))
+    return hashlib.sha256(repr(nodes).encode()).hexdigest()[:16]
 
 
 def name_builder(builder: Build) -> str:
@@ -265,5 +253,3 @@ def write_canonical(path: Path, into: Path) -> None:
             # It needs a function or a collation of its program: copy its pages instead.
             into.unlink(missing_ok=True)
             shutil.copyfile(path, into)
-    if into.stat().st_size == 0:
-        raise GoldenError("the database is empty: nothing was written to it")

@@ -35,16 +35,6 @@ _STEP = re.compile(
     re.VERBOSE,
 )
 
-# Removes the paths that `pattern` matches, the last one first, because later elements move up.
-_WITHOUT_PATHS = """(WITH RECURSIVE
- hit AS (SELECT fullkey, row_number() OVER (ORDER BY id DESC) AS number
-  FROM json_tree(json({cell})) WHERE fullkey REGEXP {pattern}),
- rest (number, document) AS (SELECT 0, json({cell}) UNION ALL
-  SELECT hit.number, json_remove(document, fullkey) FROM rest JOIN hit
-  ON hit.number = rest.number + 1)
- SELECT iif(typeof({cell}) = 'blob', CAST(document AS BLOB), document)
- FROM rest ORDER BY number DESC LIMIT 1)"""
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -53,30 +43,31 @@ class Rules:
     ignore: Mapping[Column, str] = field(default_factory=dict)
     """A regular expression of the ignored JSON paths, or WHOLE for the whole column."""
 
-    def ignores_table(self, table: Table) -> bool:
-        """Whether the whole table is ignored."""
+    def ignores_table(self, table: str) -> bool:
+        """Whether the whole table is ignored, with its CREATE statement."""
         return self._find(table, EVERY) is not None
 
     def ignores_order(self, table: Table) -> bool:
         """Whether the order of the rows is ignored."""
-        return self._find(table, ROWID) is not None
+        return self._find(table.name, ROWID) is not None
 
     def ignores_key(self, table: Table) -> bool:
         """Whether a column of the primary key is ignored."""
-        return any(self._find(table, column) == WHOLE for column in table.key)
+        return any(self._find(table.name, column) == WHOLE for column in table.key)
 
     def select_cell(self, table: Table, column: str) -> str:
         """Return the SQL expression of a column's values without the ignored parts."""
         cell = f"source.{quote_name(column)}"
-        pattern = self._find(table, column)
+        pattern = self._find(table.name, column)
         if pattern is None:
             return cell
         if pattern == WHOLE:
             return quote_text(IGNORED)
-        return _WITHOUT_PATHS.format(cell=cell, pattern=quote_text(pattern))
+        rest = f"remove_paths(json({cell}), {quote_text(pattern)})"
+        return f"iif(typeof({cell}) = 'blob', CAST({rest} AS BLOB), {rest})"
 
-    def _find(self, table: Table, column: str) -> str | None:
-        return self.ignore.get((fold_case(table.name), fold_case(column)))
+    def _find(self, table: str, column: str) -> str | None:
+        return self.ignore.get((fold_case(table), fold_case(column)))
 
     def check(self, one: Database, two: Database) -> None:
         """Refuse a name that neither file has, and a JSON path for a column without JSON."""
@@ -146,7 +137,12 @@ def _check_json(database: Database, name: str, column: str) -> None:
     if table is None or not table.has_column(column):
         return
     cell = quote_name(column)
-    is_json = f"typeof({cell}) IN ('text', 'blob') AND json_valid({cell}, 9)"
+    # 9: JSON as text or JSONB. A text is valid for SQLite up to its first NUL.
+    nul = f"iif(typeof({cell}) = 'text', char(0), x'00')"
+    is_json = (
+        f"typeof({cell}) IN ('text', 'blob') AND json_valid({cell}, 9)"
+        f" AND (json_valid({cell}, 8) OR NOT instr({cell}, {nul}))"
+    )
     wrong = f"{table.source} WHERE {cell} IS NOT NULL AND NOT ({is_json}) LIMIT 1"
     for (value,) in database.read_rows([cell], wrong):
         raise GoldenError(

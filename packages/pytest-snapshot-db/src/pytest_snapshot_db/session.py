@@ -6,8 +6,9 @@ run reads them at its end. The folder exists only if a golden was used.
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 import json
+import os
 import shlex
 import shutil
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_snapshot_db.compare import compare_files
-from pytest_snapshot_db.copy_live import copy_database, translate_errors
+from pytest_snapshot_db.copy_live import copy_database
 from pytest_snapshot_db.database import Database
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.golden import (
@@ -73,6 +74,17 @@ class Session:
     def _record_write(self, kind: str, golden: Golden, test: str, why: str) -> None:
         self._seen[golden.path] = stat_file(golden.path)
         self._record(kind, golden.path, test, why=why)
+        self._get_writer_path(golden).write_text(test, "utf-8")
+
+    def _get_writer_path(self, golden: Golden) -> Path:
+        return self.folder / hashlib.sha256(os.fsencode(golden.path)).hexdigest()
+
+    def find_writer(self, golden: Golden) -> str | None:
+        """Return the test that wrote this golden in this run, if one did."""
+        try:
+            return self._get_writer_path(golden).read_text("utf-8")
+        except FileNotFoundError:
+            return None
 
     def _record(self, kind: str, path: Path, test: str, **more: str) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -112,11 +124,10 @@ class Session:
         with Database(obtained) as database:
             if problems := database.find_problems():
                 raise GoldenError(f"a damaged file is not made a golden: {problems[0]}")
-        with translate_errors(golden.path, "written"):
-            golden.make_folder()
-            staging = tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-")
-        with staging as folder:
-            fresh = Path(folder) / "fresh.db"
+            if not database.read_schema():
+                raise GoldenError("the database is empty: nothing was written to it")
+        with golden.stage() as staging:
+            fresh = staging / "fresh.db"
             write_canonical(obtained, fresh)
             manifest = build_manifest(fresh, journal_mode=journal_mode, builder=builder)
             with golden.lock(exclusive=True):
@@ -125,8 +136,8 @@ class Session:
                     return
                 if kind == "kept":
                     by = {name: manifest[name] for name in ("builder", "built_by")}
-                    golden.replace_manifest(golden.check() | by)
-                elif other := self._find_writer(golden):
+                    golden.replace_manifest(golden.check() | by, staging)
+                elif other := self.find_writer(golden):
                     raise GoldenError(
                         f"{other} wrote another {golden.name!r} in this run: give one of the two"
                         f" another name.\n  {why}"
@@ -134,13 +145,6 @@ class Session:
                 else:
                     golden.replace(fresh, manifest)
                 self._record_write(kind, golden, test, why)
-
-    def _find_writer(self, golden: Golden) -> str | None:
-        """Return the test that wrote this golden in this run, if one did."""
-        for each in _read_records(self.folder):
-            if each["kind"] in WRITES and each["golden"] == str(golden.path):
-                return str(each["test"])
-        return None
 
 
 def _find_change(
@@ -164,13 +168,7 @@ def _build_once(build: Build, name: str, folder: Path) -> tuple[Path, str]:
     """Return what a builder makes, and its journal mode."""
     folder.mkdir()
     path = folder / f"{name}.db"
-    result = build(path)
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
-        raise GoldenError(
-            f"{name_builder(build)} is async, and a builder is called: wrap it in asyncio.run"
-        )
+    build(path)
     if not path.exists():
         raise GoldenError(
             f"{name_builder(build)} made no file at the path that it was given: {path}"
