@@ -20,8 +20,8 @@ FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/
 BESIDE := .venv-frameworks
 # Those that `make test` installs. Those that search would take a minute (mem0) and two (CrewAI, 1.1 GB) more.
 TESTED := adk strands agno
-# One more than the smallest machine that we build for has cores: tests wait for disks and servers.
-WORKERS ?= 3
+# Two for each core of the smallest machine that we build for: tests wait for disks and servers.
+WORKERS ?= 4
 # The quick tier takes a minute and starts no servers. Of the kit it has the tests that run no case, of goldens those of
 # comparing and copying.
 KIT_TESTS := packages/memory-contract/tests

@@ -8,8 +8,8 @@ from tests.support.stores import ENGINES, SERVERS, empty_url
 
 
 @pytest.fixture(autouse=True)
-def _probes_are_waited_for(monkeypatch):
-    """Wait for a probe however loaded the machine is: what it does not reach is not claimed."""
+def _a_busy_machine_has_time_to_probe(monkeypatch):
+    """Another process imports the store's framework; what was not tried in time is not claimed."""
     monkeypatch.setattr(probe, "PROBE_S_MAX", 300.0)
 
 

@@ -1,5 +1,6 @@
 """One PostgreSQL server for all tests of a process, started by the first that needs it."""
 
+import atexit
 import itertools
 from functools import cache
 
@@ -36,10 +37,16 @@ def emptied_database():
     return emptied(server())
 
 
+@cache
+def connection(running):
+    """A connection to the first database of a server that stays open."""
+    opened = psycopg.connect(running.url(), autocommit=True)
+    atexit.register(opened.close)
+    return opened
+
+
 def emptied(running):
     """The URL of the first database of a server, with nothing in its tables."""
-    url = running.url()
-    with psycopg.connect(url, autocommit=True) as connection:
-        if connection.execute("SELECT to_regclass('indelible.about')").fetchone()[0]:
-            connection.execute("".join(f"DELETE FROM indelible.{table};" for table in TABLES))
-    return url
+    if connection(running).execute("SELECT to_regclass('indelible.about')").fetchone()[0]:
+        connection(running).execute("".join(f"DELETE FROM indelible.{each};" for each in TABLES))
+    return running.url()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memory_contract.faults.servers.managed import STARTS_MAX
 from memory_contract.faults.servers.process import ServerError
-from tests.support.valkey_cluster import ValkeyCluster
+from tests.support.valkey_cluster import PRIMARIES, ValkeyCluster
 
 
 @cache
@@ -32,6 +32,12 @@ def running():
     raise AssertionError("unreachable")
 
 
+@cache
+def primaries():
+    """A client of each primary, which stays connected. None of them is ever replaced."""
+    return [node.client() for node in running().nodes[:PRIMARIES]]
+
+
 def end():
     """End the cluster, if there is one."""
     if running.cache_info().currsize:
@@ -41,9 +47,6 @@ def end():
 
 def emptied():
     """The cluster's URL, with nothing on any of its servers."""
-    cluster = running()
-    for server in cluster.running:
-        with server.client() as client:
-            if client.role()[0] == b"master":
-                client.flushall()
-    return cluster.url
+    for client in primaries():
+        client.flushall()
+    return running().url

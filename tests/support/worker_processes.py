@@ -1,4 +1,4 @@
-"""Processes that are really spawned, and do what they are told."""
+"""Processes that share nothing with the tests, and do what they are told."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ PATIENCE_S = 120.0
 GOODBYE_S = 30.0
 CREW_SIZE = 16
 
-_context = multiprocessing.get_context("spawn")
+# Each is forked from a process that has imported what most of them need, and done nothing else.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(
+    [
+        "indelible.backends.postgres.driver",
+        "indelible.backends.redis.driver",
+        "indelible.backends.sqlite",
+        "tests.support.store_workers",
+    ]
+)
 
 
 class Member:

@@ -48,10 +48,10 @@ def test_a_cursor_whose_extents_were_edited_is_refused(store, extents):
     refused(store, "mine", forged_payload(page.cursor, extents=extents_text(*extents)))
 
 
-@pytest.mark.parametrize("resume", [0, 1, -1, 2**32, 2**70, "3", None, 1.5])
-def test_a_cursor_whose_position_was_edited_is_refused(store, resume):
+def test_a_cursor_whose_position_was_edited_is_refused(store):
     page = first_page(store)
-    refused(store, "mine", forged_payload(page.cursor, resume=resume))
+    for resume in (0, 1, -1, 2**32, 2**70, "3", None, 1.5):
+        refused(store, "mine", forged_payload(page.cursor, resume=resume))
 
 
 def test_every_byte_of_a_cursor_counts(store):
@@ -61,14 +61,23 @@ def test_every_byte_of_a_cursor_counts(store):
         refused(store, "mine", page.cursor[:at] + other + page.cursor[at + 1 :])
 
 
-@pytest.mark.parametrize(
-    "cursor",
-    ["", "x", "====", "é", "\ud800", "null", "W10=", "A" * 100_000, 5, b"abc", ["a"], True],
-    ids=lambda cursor: repr(cursor)[:20],
-)
-def test_anything_else_is_refused_as_a_cursor(store, cursor):
+def test_anything_else_is_refused_as_a_cursor(store):
     first_page(store)
-    refused(store, "mine", cursor)
+    for cursor in (
+        "",
+        "x",
+        "====",
+        "é",
+        "\ud800",
+        "null",
+        "W10=",
+        "A" * 100_000,
+        5,
+        b"abc",
+        ["a"],
+        True,
+    ):
+        refused(store, "mine", cursor)
 
 
 def test_a_cursor_of_another_session_is_refused(store):

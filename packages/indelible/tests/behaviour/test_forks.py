@@ -281,9 +281,9 @@ def test_a_copied_summary_is_found_by_search(store):
     assert (match.score, match.summary.text) == (1.0, "t")
 
 
-@pytest.mark.parametrize("target", ["", "x" * 513, 5, "\ud800"])
-def test_what_is_no_session_id_is_no_target(store, target):
+def test_what_is_no_session_id_is_no_target(store):
     say(store, "a", "one")
-    with pytest.raises(UsageError):
-        store.fork("a", target)
-    assert store.list_sessions().ids == ["a"]
+    for target in ("", "x" * 513, 5, "\ud800"):
+        with pytest.raises(UsageError):
+            store.fork("a", target)
+        assert store.list_sessions().ids == ["a"]

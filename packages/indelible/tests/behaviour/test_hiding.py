@@ -29,12 +29,12 @@ def test_hide_passes_over_what_does_not_show(store):
     assert said(store, "s") == ["one", "three"], "a position from before is no later entry's"
 
 
-@pytest.mark.parametrize("wrong", [[-1], ["1"], [True], [1.0], 0, None])
-def test_a_position_is_a_number_from_0_up(store, wrong):
+def test_a_position_is_a_number_from_0_up(store):
     say(store, "s", "one", "two")
-    with pytest.raises(UsageError):
-        store.hide("s", wrong)
-    assert said(store, "s") == ["one", "two"]
+    for wrong in ([-1], ["1"], [True], [1.0], 0, None):
+        with pytest.raises(UsageError):
+            store.hide("s", wrong)
+        assert said(store, "s") == ["one", "two"]
 
 
 def test_hide_refuses_if_anyone_wrote_since(store):

@@ -86,36 +86,33 @@ def test_a_repeat_of_what_was_hidden_is_refused(store):
     assert caught.value.details["reason"] == "hidden"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"text": None},
-        {"id": ""},
-        {"id": "a\0b"},
-        {"id": 5},
-        {"source": 5},
-        {"source": ("chat", -1)},
-        {"expected": "one"},
-        {"expected": True},
-        {"ttl": 0},
-        {"vector": "no"},
-        {"metadata": 5},
-        {"value": {1}},
-    ],
-    ids=str,
-)
-def test_what_cannot_be_remembered_is_refused(store, wrong):
-    with pytest.raises(UsageError):
-        store.remember(FACTS, **{"text": "tea", "id": "drink", **wrong})
-    assert store.list_memories(FACTS) == []
+NOT_REMEMBERED = [
+    {"text": None},
+    {"id": ""},
+    {"id": "a\0b"},
+    {"id": 5},
+    {"source": 5},
+    {"source": ("chat", -1)},
+    {"expected": "one"},
+    {"expected": True},
+    {"ttl": 0},
+    {"vector": "no"},
+    {"metadata": 5},
+    {"value": {1}},
+]
 
 
-@pytest.mark.parametrize(
-    "fields", [{"id": "a\0b"}, {"id": "x" * 3000}, {"id": "m", "ttl_s": 1e15}], ids=len
-)
-def test_an_entry_that_remember_would_refuse_is_refused(store, fields):
-    with pytest.raises(UsageError):
-        store.add_entries("s", [StoredMemory(text="tea", **fields)])
+def test_what_cannot_be_remembered_is_refused(store):
+    for wrong in NOT_REMEMBERED:
+        with pytest.raises(UsageError):
+            store.remember(FACTS, **{"text": "tea", "id": "drink", **wrong})
+        assert store.list_memories(FACTS) == []
+
+
+def test_an_entry_that_remember_would_refuse_is_refused(store):
+    for fields in ({"id": "a\0b"}, {"id": "x" * 3000}, {"id": "m", "ttl_s": 1e15}):
+        with pytest.raises(UsageError):
+            store.add_entries("s", [StoredMemory(text="tea", **fields)])
 
 
 def test_a_receipt_is_a_source(store):
@@ -141,12 +138,12 @@ def test_labels_are_told_apart(labels, name):
     assert build_collection_id(labels) == name
 
 
-@pytest.mark.parametrize("wrong", [(), ("",), ("a", ""), 5, ["a"], ("a", 5), ""])
-def test_what_is_no_collection_is_refused(store, wrong):
-    with pytest.raises(UsageError):
-        store.remember(wrong, "tea")
-    with pytest.raises(LimitError):
-        store.remember(("a",) * 10_000, "tea")
+def test_what_is_no_collection_is_refused(store):
+    for wrong in ((), ("",), ("a", ""), 5, ["a"], ("a", 5), ""):
+        with pytest.raises(UsageError):
+            store.remember(wrong, "tea")
+        with pytest.raises(LimitError):
+            store.remember(("a",) * 10_000, "tea")
 
 
 def test_collections_do_not_leak(store):

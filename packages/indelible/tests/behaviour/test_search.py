@@ -385,28 +385,27 @@ def test_words_and_vectors_are_fused(make_store):
 # What cannot be asked
 
 
-@pytest.mark.parametrize(
-    ("query", "options"),
-    [
-        ("", {}),
-        ("  ", {}),
-        (5, {}),
-        ([], {}),
-        ([float("nan")], {}),
-        ("cat", {"k": 0}),
-        ("cat", {"offset": -1}),
-        ("cat", {"around": "one"}),
-        ("cat", {"kinds": ["thought"]}),
-        ("cat", {"kinds": ["tool_call"]}),
-        ("cat", {"sessions": "one"}),
-        ("cat", {"sessions": ["one"], "under": ("a",)}),
-        ("cat", {"under": ()}),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_asked_is_refused(store, query, options):
-    with pytest.raises(UsageError):
-        store.search(query, **options)
+NOT_ASKED = [
+    ("", {}),
+    ("  ", {}),
+    (5, {}),
+    ([], {}),
+    ([float("nan")], {}),
+    ("cat", {"k": 0}),
+    ("cat", {"offset": -1}),
+    ("cat", {"around": "one"}),
+    ("cat", {"kinds": ["thought"]}),
+    ("cat", {"kinds": ["tool_call"]}),
+    ("cat", {"sessions": "one"}),
+    ("cat", {"sessions": ["one"], "under": ("a",)}),
+    ("cat", {"under": ()}),
+]
+
+
+def test_what_cannot_be_asked_is_refused(store):
+    for query, options in NOT_ASKED:
+        with pytest.raises(UsageError):
+            store.search(query, **options)
 
 
 def test_too_much_to_read_is_refused_and_not_left_out(make_store, monkeypatch):

@@ -94,14 +94,14 @@ def test_every_id_is_a_session_of_its_own(store, reopened):
     assert sorted(listed(store)) == sorted(HOSTILE)
 
 
-@pytest.mark.parametrize("limit", [1, 7, PAGE_ENTRIES_MAX])
-def test_a_prefix_is_taken_literally(store, limit):
+def test_a_prefix_is_taken_literally(store):
     for session in HOSTILE:
         say(store, session, "x")
     prefixes = {session[:length] for session in HOSTILE for length in (1, 2, 511, 512)}
-    for prefix in [*prefixes, "nothing", "b", "\x01"]:
-        expected = [session for session in HOSTILE if session.startswith(prefix)]
-        assert sorted(listed(store, prefix=prefix, limit=limit)) == sorted(expected)
+    for limit in (1, 7, PAGE_ENTRIES_MAX):
+        for prefix in [*prefixes, "nothing", "b", "\x01"]:
+            expected = [session for session in HOSTILE if session.startswith(prefix)]
+            assert sorted(listed(store, prefix=prefix, limit=limit)) == sorted(expected)
 
 
 def test_every_verb_keeps_to_its_session(store):
@@ -150,16 +150,16 @@ def test_an_id_over_the_limit_is_refused(store, session):
 # Listing
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 10, 11])
-def test_pages_of_ids_together_are_all_of_them(store, limit):
+def test_pages_of_ids_together_are_all_of_them(store):
     ids = {f"user-{number}" for number in range(10)}
     for session in ids:
         say(store, session, "x")
-    found = listed(store, limit=limit)
-    assert (set(found), len(found)) == (ids, 10)
-    page = store.list_sessions(limit=limit)
-    assert len(page) == min(limit, 10)
-    assert (page.cursor is None) == (limit >= 10)
+    for limit in (1, 2, 3, 10, 11):
+        found = listed(store, limit=limit)
+        assert (set(found), len(found)) == (ids, 10)
+        page = store.list_sessions(limit=limit)
+        assert len(page) == min(limit, 10)
+        assert (page.cursor is None) == (limit >= 10)
 
 
 def test_sessions_are_listed_that_are_active(store, clock):
@@ -174,12 +174,12 @@ def test_sessions_are_listed_that_are_active(store, clock):
     assert set(listed(store)) == {"messages", "metadata", "snapshot", "cleared"}
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5])
-def test_expired_sessions_do_not_shorten_a_list(store, clock, limit):
+def test_expired_sessions_do_not_shorten_a_list(store, clock):
     for number in range(20):
         say(store, f"{number:02}", "x", ttl=5 if number % 4 else 50)
     clock.advance(5)
-    assert sorted(listed(store, limit=limit)) == ["00", "04", "08", "12", "16"]
+    for limit in (1, 2, 5):
+        assert sorted(listed(store, limit=limit)) == ["00", "04", "08", "12", "16"]
 
 
 def test_sessions_that_stay_are_listed_though_others_come_and_go(store, clock):
@@ -210,11 +210,11 @@ def test_what_is_no_page_is_refused(store):
             store.list_sessions(prefix=prefix)
 
 
-@pytest.mark.parametrize("cursor", [5, b"x", "\ud800"])
-def test_what_is_no_cursor_is_refused(store, cursor):
+def test_what_is_no_cursor_is_refused(store):
     say(store, "s", "x")
-    with pytest.raises(UsageError):
-        store.list_sessions(cursor=cursor)
+    for cursor in (5, b"x", "\ud800"):
+        with pytest.raises(UsageError):
+            store.list_sessions(cursor=cursor)
 
 
 # Metadata
@@ -249,15 +249,21 @@ def test_metadata_is_refused_if_the_session_moved(store):
     assert store.session("s").metadata == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [None, [], "x", {1: 2}, {"a": math.nan}, {"a": b"x"}, {"a": (1,)}, {"a": "\ud800"}, {"a": {1}}],
-    ids=repr,
-)
-def test_metadata_that_would_not_read_back_is_refused(store, metadata):
-    with pytest.raises(UsageError):
-        store.set_metadata("s", metadata)
-    assert store.session("s").status is Status.NEW
+def test_metadata_that_would_not_read_back_is_refused(store):
+    for metadata in (
+        None,
+        [],
+        "x",
+        {1: 2},
+        {"a": math.nan},
+        {"a": b"x"},
+        {"a": (1,)},
+        {"a": "\ud800"},
+        {"a": {1}},
+    ):
+        with pytest.raises(UsageError):
+            store.set_metadata("s", metadata)
+        assert store.session("s").status is Status.NEW
 
 
 def test_metadata_never_makes_a_session_unreadable(store):

@@ -75,11 +75,11 @@ def test_a_snapshot_of_a_new_session_begins_it(store):
     assert store.session("s").status is Status.ACTIVE
 
 
-@pytest.mark.parametrize("label", ["", 5, b"x", "\ud800"])
-def test_what_is_no_text_is_no_label(store, label):
-    with pytest.raises(UsageError):
-        store.save_snapshot("s", label=label)
-    assert store.list_snapshots("s") == []
+def test_what_is_no_text_is_no_label(store):
+    for label in ("", 5, b"x", "\ud800"):
+        with pytest.raises(UsageError):
+            store.save_snapshot("s", label=label)
+        assert store.list_snapshots("s") == []
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,10 @@ def test_a_vacuum_of_one_session_leaves_the_others(store):
     assert len(store.timeline("two").entries) == 5
 
 
-@pytest.mark.parametrize("window", [-1, float("nan"), "a week"])
-def test_a_window_that_is_no_time_is_refused(store, window):
-    with pytest.raises(UsageError):
-        store.vacuum(undo_window=window)
+def test_a_window_that_is_no_time_is_refused(store):
+    for window in (-1, float("nan"), "a week"):
+        with pytest.raises(UsageError):
+            store.vacuum(undo_window=window)
 
 
 def test_verify_warns_of_a_dangling_call_and_changes_nothing(store):

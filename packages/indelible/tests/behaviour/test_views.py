@@ -139,28 +139,28 @@ TURNS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "left"),
-    [
-        ({"keep_last": 1}, [0, 3, 7]),
-        ({"keep_last": 3}, [0, 3, 4, 5, 6, 7]),
-        ({"keep_last": 4}, [0, 3, 4, 5, 6, 7]),
-        ({"keep_last": 5}, [0, 3, 4, 5, 6, 7]),
-        ({"keep_last": 6}, [0, 1, 2, 3, 4, 5, 6, 7]),
-        ({"keep_last": 0}, [0]),
-        ({"before": 2}, [0, 1, 2, 3, 4, 5, 6, 7]),
-        ({"before": 6}, [0, 3, 6, 7]),
-        ({"max_tokens": 3}, [0, 3, 7]),
-        ({"max_tokens": 4}, [0, 3, 6, 7]),
-        ({"max_tokens": 1}, [0]),
-    ],
-)
-def test_what_a_trim_leaves_begins_with_a_user(store, rule, left):
-    store.add_entries("s", TURNS)
-    if "max_tokens" in rule:
-        rule = {**rule, "count_tokens": lambda _: 1}
-    store.trim("s", **rule)
-    assert shown(store, "s") == left
+LEFT_BY_TRIM = [
+    ({"keep_last": 1}, [0, 3, 7]),
+    ({"keep_last": 3}, [0, 3, 4, 5, 6, 7]),
+    ({"keep_last": 4}, [0, 3, 4, 5, 6, 7]),
+    ({"keep_last": 5}, [0, 3, 4, 5, 6, 7]),
+    ({"keep_last": 6}, [0, 1, 2, 3, 4, 5, 6, 7]),
+    ({"keep_last": 0}, [0]),
+    ({"before": 2}, [0, 1, 2, 3, 4, 5, 6, 7]),
+    ({"before": 6}, [0, 3, 6, 7]),
+    ({"max_tokens": 3}, [0, 3, 7]),
+    ({"max_tokens": 4}, [0, 3, 6, 7]),
+    ({"max_tokens": 1}, [0]),
+]
+
+
+def test_what_a_trim_leaves_begins_with_a_user(store):
+    for rule, left in LEFT_BY_TRIM:
+        session = str(rule)
+        store.add_entries(session, TURNS)
+        counted = {"count_tokens": lambda _: 1} if "max_tokens" in rule else {}
+        store.trim(session, **rule, **counted)
+        assert shown(store, session) == left
 
 
 def test_a_trim_that_may_begin_anywhere(store):
@@ -337,14 +337,14 @@ def test_a_rollback_brings_back_tool_entries_and_summaries_too(store):
     assert shown(store, "s") == [0, 1, 2]
 
 
-@pytest.mark.parametrize("snapshot_id", ["", "nothing", "id' OR '1'='1"])
-def test_a_snapshot_that_is_not_there_is_not_found(store, snapshot_id):
+def test_a_snapshot_that_is_not_there_is_not_found(store):
     say(store, "s", "one")
     store.save_snapshot("s")
-    with pytest.raises(SnapshotNotFoundError) as caught:
-        store.rollback_to_snapshot("s", snapshot_id)
-    assert (caught.value.session, caught.value.snapshot) == ("s", snapshot_id)
-    assert said(store, "s") == ["one"]
+    for snapshot_id in ("", "nothing", "id' OR '1'='1"):
+        with pytest.raises(SnapshotNotFoundError) as caught:
+            store.rollback_to_snapshot("s", snapshot_id)
+        assert (caught.value.session, caught.value.snapshot) == ("s", snapshot_id)
+        assert said(store, "s") == ["one"]
 
 
 def test_a_snapshot_belongs_to_its_session(store):
@@ -665,12 +665,12 @@ def test_the_key_of_one_change_is_no_key_for_another(store):
     assert said(store, "s") == ["two"]
 
 
-@pytest.mark.parametrize("key", ["", 5, "\ud800", "k" * 513])
-def test_what_is_no_key_is_refused_for_a_change_too(store, key):
+def test_what_is_no_key_is_refused_for_a_change_too(store):
     say(store, "s", "one")
-    with pytest.raises(UsageError):
-        store.clear("s", key=key)
-    assert said(store, "s") == ["one"]
+    for key in ("", 5, "\ud800", "k" * 513):
+        with pytest.raises(UsageError):
+            store.clear("s", key=key)
+        assert said(store, "s") == ["one"]
 
 
 # Many pieces

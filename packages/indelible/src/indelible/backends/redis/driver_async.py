@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -297,8 +298,9 @@ class AsyncCluster(AsyncServers):
     def _list_primaries(self, client: Any) -> list[Any]:
         """List them by their first slots, so that a new primary has the number of the old one."""
         slots = client.nodes_manager.slots_cache
-        served = (slots[slot][0] for slot in range(CLUSTER_SLOTS) if slots.get(slot))
-        return list(dict.fromkeys(served))
+        served = map(itemgetter(0), filter(None, map(slots.get, range(CLUSTER_SLOTS))))
+        # Hashing a node runs Python code: once for each range of slots, not for each slot.
+        return list(dict.fromkeys(node for node, _ in groupby(served)))
 
 
 class AsyncChannel:
