@@ -230,13 +230,21 @@ def test_a_whole_store_is_verified_with_the_audits_of_sessions_that_are_gone(sto
 
 @pytest.mark.parametrize(
     "change",
-    [{"number": 7}, {"hash": "short"}, {"hash": 5}, {"text": ""}, {"text": "x" * 9000}],
+    [
+        {"number": 7},
+        {"hash": "short"},
+        {"hash": 5},
+        {"text": ""},
+        {"text": "x" * 9000},
+        {"text": "a\0b"},
+    ],
     ids=str,
 )
-def test_an_import_refuses_lines_that_no_store_wrote(store, change):
-    store.add_message("s", "user", "one")
+def test_an_import_refuses_lines_that_no_store_wrote(change):
     written = io.StringIO()
-    store.export(written, "s")
+    with indelible.open("memory:", audit=True, audit_key=KEY) as store:
+        store.add_message("s", "user", "one")
+        store.export(written, "s")
     edited = []
     for line in written.getvalue().splitlines():
         fields = json.loads(line)

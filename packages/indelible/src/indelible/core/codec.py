@@ -32,6 +32,7 @@ from indelible.core.limits import (
     TTL_S_MAX,
 )
 from indelible.core.operations import Draft, LogRow, StoredEntry
+from indelible.core.tool_calls import find_answers_given, iter_calls
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     KIND_OF,
@@ -42,7 +43,6 @@ from indelible.model import (
     StoredValue,
     Summary,
     ToolCall,
-    ToolResult,
     Value,
 )
 
@@ -115,10 +115,12 @@ def build_trim_columns(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, 
         keep = value.pinned or value.role in _KEPT_ROLES
         if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
             return keep, (), ()
-        return keep, tuple(find_calls(value)), tuple(find_answers(value))
-    opens = (value.call_id,) if isinstance(value, ToolCall) else ()
-    answers = (value.call_id,) if isinstance(value, ToolResult) else ()
-    return isinstance(value, _KEPT), opens, answers
+        ids = [call.get("id") for call in iter_calls(value)]
+        opens = tuple(call_id for call_id in ids if isinstance(call_id, str))
+    else:
+        keep = isinstance(value, _KEPT)
+        opens = (value.call_id,) if isinstance(value, ToolCall) else ()
+    return keep, opens, tuple(call_id for call_id, _, _ in find_answers_given(value))
 
 
 # Trim keeps these: they are not part of a conversation.
@@ -236,23 +238,6 @@ def parse_indexed(kind: Kind | None, envelope: bytes) -> Indexed | None:
         return Indexed(get_searched_text(kind, fields), embedder, vector)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
-
-
-def find_calls(message: ChatMessage) -> list[str]:
-    """Return the ids of the tool calls in a message, from its fields and content blocks."""
-    ids = [call.get("id") for call in message.tool_calls or ()]
-    if isinstance(message.content, list):
-        ids += [block.get("id") for block in message.content if block.get("type") == "tool_use"]
-    return [call_id for call_id in ids if isinstance(call_id, str)]
-
-
-def find_answers(message: ChatMessage) -> list[str]:
-    """Return the ids of the tool calls that a message answers."""
-    ids: list[Any] = [message.tool_call_id]
-    if isinstance(message.content, list):
-        blocks = (block for block in message.content if block.get("type") == "tool_result")
-        ids += [block.get("tool_use_id") for block in blocks]
-    return [call_id for call_id in ids if isinstance(call_id, str)]
 
 
 def encode_json(value: Any, *, what: str) -> bytes:

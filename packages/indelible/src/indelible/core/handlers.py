@@ -51,7 +51,6 @@ from indelible.core.operations import (
     ListSessions,
     LogPage,
     LogRow,
-    MatchPage,
     Quarantine,
     Read,
     ReadAudit,
@@ -419,16 +418,8 @@ async def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     return SessionOutline(head, tuple(entries))
 
 
-@READS.handles(FindMatches)
-async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
-    """Find visible entries by their words."""
-    return await index_search.find_matches(tx, op)
-
-
-@READS.handles(ReadFound)
-async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
-    """Read entries beside some that were found."""
-    return await index_search.read_found(tx, op)
+READS.handles(FindMatches)(index_search.find_matches)
+READS.handles(ReadFound)(index_search.read_found)
 
 
 # The view and its journal

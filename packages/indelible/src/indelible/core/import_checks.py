@@ -155,8 +155,8 @@ class _JournalFields(_Fields):
 
 class _AuditFields(_Fields):
     number: _Counter
-    # It names an actor, a change and a version.
-    text: Annotated[str, Field(min_length=1, max_length=8192)]
+    # ASCII of JSON, which names an actor, a change and a version.
+    text: Annotated[str, Field(max_length=8192, pattern="^[ -~]+$")]
     hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 

@@ -240,7 +240,7 @@ class _Incoming:
 def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
     """Import sessions. Each appears as a whole when it is complete and valid, or not at all."""
     numbered = _number_lines(lines)
-    _check_header(next(numbered, (1, ""))[1])
+    check_header(next(numbered, (1, ""))[1])
     sessions = entries = snapshots = 0
     number = 1
     incoming: _Incoming | None = None
@@ -371,7 +371,8 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
     )
 
 
-def _check_header(text: str) -> None:
+def check_header(text: str) -> None:
+    """Raise if a text is not the first line of an export."""
     kind, fields = "", {}
     with suppress(ValueError, AttributeError):
         fields = pydantic_core.from_json(text, allow_inf_nan=False)
