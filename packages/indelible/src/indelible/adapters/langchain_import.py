@@ -101,7 +101,7 @@ def _parse_messages(session_id: str, dicts: list[Any]) -> list[ChatMessage]:
     for number, each in enumerate(dicts):
         try:
             found.append(from_dict(json.loads(each) if isinstance(each, str | bytes) else each))
-        except (ValueError, AttributeError, FormatError) as error:
+        except (ValueError, AttributeError, RecursionError, FormatError) as error:
             raise FormatError(
                 f"message {number} of session {session_id!r} is not one of LangChain: {error}."
                 " Nothing of this session was imported",
@@ -159,7 +159,7 @@ def _read_files(path: Path) -> Iterator[tuple[str, list[Any]]]:
         try:
             with translate_file_errors(file):
                 found = json.loads(file.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{file} is not JSON: {error}", file=str(file)) from error
         if not isinstance(found, list):
             raise FormatError(f"{file} holds no list of messages", file=str(file))
