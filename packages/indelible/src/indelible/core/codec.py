@@ -301,6 +301,19 @@ def format_value(value: object) -> str:
     return text if len(text) <= 120 else text[:80] + " … " + text[-30:]
 
 
+def describe_invalid(error: pydantic_core.ValidationError) -> tuple[str, str, Any]:
+    """Return the path of the first invalid field, why it is invalid, and its value."""
+    first, *others = error.errors(include_url=False)
+    # A value that fits no type of a union has an error for each of them.
+    reasons = [
+        first["msg"],
+        *(each["msg"] for each in others if each["loc"][:1] == first["loc"][:1]),
+    ]
+    where = first["loc"] if len(reasons) == 1 else first["loc"][:1]
+    why = f"{' or '.join(reasons)}: {format_value(first['input'])}"
+    return ".".join(map(str, where)), why, first["input"]
+
+
 def _check_text(text: str, path: str) -> None:
     if not text.isascii():
         try:
