@@ -80,20 +80,15 @@ def import_histories(
         else:
             sessions, messages = sessions + 1, messages + len(rest)
             if not dry_run:
-                _append_batches(store, session_id, rest, there.version)
+                version = there.version
+                for start in range(0, len(rest), _BATCH):
+                    batch = rest[start : start + _BATCH]
+                    version = store.add_messages(session_id, batch, expected=version).version
         if progress is not None:
             progress(session_id, messages)
     return ImportReport(
         sessions=sessions, messages=messages, equal=equal, differ=tuple(differ), dry_run=dry_run
     )
-
-
-def _append_batches(
-    store: MemoryStore, session_id: str, messages: list[ChatMessage], version: str
-) -> None:
-    for start in range(0, len(messages), _BATCH):
-        batch = messages[start : start + _BATCH]
-        version = store.add_messages(session_id, batch, expected=version).version
 
 
 def _parse_messages(session_id: str, dicts: list[Any]) -> list[ChatMessage]:

@@ -397,16 +397,12 @@ def _decode_with_vector(model: type[Summary | StoredMemory], body: bytes) -> Sum
         fields["vector"] = _unpack_vector(packed)
     value = model.model_validate(fields)
     if isinstance(value, StoredMemory):
-        _check_memory(value)
+        # Indexes separate an id from what follows by a zero, and have a limit.
+        if "\0" in value.id or len(value.id.encode()) > KEY_BYTES_MAX:
+            raise ValueError(value.id)
+        if value.ttl_s is not None and not 0 < value.ttl_s <= TTL_S_MAX:
+            raise ValueError(value.ttl_s)
     return value
-
-
-def _check_memory(memory: StoredMemory) -> None:
-    # Indexes separate an id from what follows by a zero, and have a limit.
-    if "\0" in memory.id or len(memory.id.encode()) > KEY_BYTES_MAX:
-        raise ValueError(memory.id)
-    if memory.ttl_s is not None and not 0 < memory.ttl_s <= TTL_S_MAX:
-        raise ValueError(memory.ttl_s)
 
 
 def _pack_vector(vector: tuple[float, ...]) -> dict[str, str]:
