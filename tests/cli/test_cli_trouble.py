@@ -143,6 +143,7 @@ def test_a_store_that_is_named_wrongly_is_not_looked_for(command):
     for line in (("sessions",), ("append", "eve", "user", "hi"), ("import", "all.jsonl")):
         told = command(*line, "--url", "memory:", code=2).err
         assert told.startswith("Error: memory: ends with this command; name a file.")
+    assert "A store is named by --url." in command("show", "ada", "agent.db", code=2).err
 
 
 @pytest.mark.parametrize("url", [f"redis://ann:{CANARY}@[::1", "\udcff.db"])

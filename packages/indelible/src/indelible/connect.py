@@ -346,9 +346,12 @@ def parse_path(target: str) -> Path:
 def _expand(name: str) -> Path:
     """Return the path of a file, with the home folder of a user in place of `~`."""
     try:
-        return Path(name).expanduser()
+        path = Path(name).expanduser()
     except RuntimeError as error:
         raise UsageError(f"cannot open {name!r}: {error}", value=name) from None
+    if path == path.parent and path.is_absolute():
+        raise UsageError(f"{path} is a directory, not a database file", value=name)
+    return path
 
 
 def _find_by_scheme(target: str) -> Engine | None:

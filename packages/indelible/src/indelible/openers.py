@@ -130,7 +130,7 @@ def open_async(
 def _find_telemetry(asked: bool | None, options: OpenOptions, *, awaited: bool) -> Callable[[S], S]:
     """Return what adds spans and metrics to a store, or leaves it as it is."""
     if not (Defaults.telemetry if asked is None else asked):
-        return _leave
+        return lambda store: store
     try:
         from indelible.telemetry import Telemetry  # noqa: PLC0415 (needs an extra)
     except ImportError as error:
@@ -140,10 +140,6 @@ def _find_telemetry(asked: bool | None, options: OpenOptions, *, awaited: bool) 
         ) from error
     remote = find_engine(options.target).storage is Storage.SERVER
     return Telemetry(find_server(options, awaited=awaited), remote=remote).instrument
-
-
-def _leave(store: S) -> S:
-    return store
 
 
 class Opening:

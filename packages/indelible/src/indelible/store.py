@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
@@ -94,20 +94,34 @@ class MemoryStore:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
 
-    def _run(self, plan: Plan[T]) -> T:
+    def _run(self, plan: Plan[T], *, found_in: Callable[[T], Iterable[str]] | None = None) -> T:
+        """Run a plan, and audit it if asked for.
+
+        `found_in` returns the sessions that a search read; what it looked at does not count.
+        """
         audited = self._settings.audit
         if audited is None:
             return run_plan(plan, self._backend.perform)
         self._note_reads(audited, least=READS_MAX)
-        return run_plan(plan, audited.wrap(self._backend.perform))
+        if found_in is None:
+            return run_plan(plan, audited.wrap(self._backend.perform))
+        result = run_plan(plan, self._backend.perform)
+        audited.count_reads(found_in(result))
+        return result
 
     def _note_reads(self, audited: Audit, *, least: int) -> None:
         """Write the lines of reads, if so many are pending. No call fails because of them."""
-        for line in audited.take_reads(least=least):
-            try:
-                self._backend.perform(line)
-            except MemoryStoreError as error:
-                audited.put_back(line, error)
+        lines = audited.take_reads(least=least)
+        try:
+            while lines:
+                line = lines.pop()
+                try:
+                    self._backend.perform(line)
+                except MemoryStoreError as error:
+                    audited.note_failure(line, error)
+        finally:
+            # A call that was cancelled leaves them to the next one.
+            audited.put_back(lines)
 
     def _add(
         self,
@@ -405,7 +419,10 @@ class MemoryStore:
             embedder = own.name
         elif embedder is None and own is not None:
             embedder = own.name
-        return self._run(summaries.search_summaries(session_id, query, k=k, embedder=embedder))
+        return self._run(
+            summaries.search_summaries(session_id, query, k=k, embedder=embedder),
+            found_in=lambda _: [session_id],
+        )
 
     def search(
         self,
@@ -447,7 +464,9 @@ class MemoryStore:
                 vector = try_embed(own, request.text, query=True)
                 request = request._replace(vector=vector)
             request = request._replace(embedder=own.name)
-        return self._run(search.search(request))
+        return self._run(
+            search.search(request), found_in=lambda hits: {hit.session_id for hit in hits}
+        )
 
     # Memories. A collection is a session: its id, or a tuple of labels.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
@@ -93,20 +93,36 @@ class AsyncMemoryStore:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
 
-    async def _run(self, plan: Plan[T]) -> T:
+    async def _run(
+        self, plan: Plan[T], *, found_in: Callable[[T], Iterable[str]] | None = None
+    ) -> T:
+        """Run a plan, and audit it if asked for.
+
+        `found_in` returns the sessions that a search read; what it looked at does not count.
+        """
         audited = self._settings.audit
         if audited is None:
             return await run_plan_async(plan, self._backend.perform)
         await self._note_reads(audited, least=READS_MAX)
-        return await run_plan_async(plan, audited.wrap(self._backend.perform))
+        if found_in is None:
+            return await run_plan_async(plan, audited.wrap(self._backend.perform))
+        result = await run_plan_async(plan, self._backend.perform)
+        audited.count_reads(found_in(result))
+        return result
 
     async def _note_reads(self, audited: Audit, *, least: int) -> None:
         """Write the lines of reads, if so many are pending. No call fails because of them."""
-        for line in audited.take_reads(least=least):
-            try:
-                await self._backend.perform(line)
-            except MemoryStoreError as error:
-                audited.put_back(line, error)
+        lines = audited.take_reads(least=least)
+        try:
+            while lines:
+                line = lines.pop()
+                try:
+                    await self._backend.perform(line)
+                except MemoryStoreError as error:
+                    audited.note_failure(line, error)
+        finally:
+            # A call that was cancelled leaves them to the next one.
+            audited.put_back(lines)
 
     async def _add(
         self,
@@ -405,7 +421,8 @@ class AsyncMemoryStore:
         elif embedder is None and own is not None:
             embedder = own.name
         return await self._run(
-            summaries.search_summaries(session_id, query, k=k, embedder=embedder)
+            summaries.search_summaries(session_id, query, k=k, embedder=embedder),
+            found_in=lambda _: [session_id],
         )
 
     async def search(
@@ -448,7 +465,9 @@ class AsyncMemoryStore:
                 vector = await try_embed_async(own, request.text, query=True)
                 request = request._replace(vector=vector)
             request = request._replace(embedder=own.name)
-        return await self._run(search.search(request))
+        return await self._run(
+            search.search(request), found_in=lambda hits: {hit.session_id for hit in hits}
+        )
 
     # Memories. A collection is a session: its id, or a tuple of labels.
 

@@ -131,7 +131,11 @@ def test_a_file_that_cannot_be_read_is_named_and_those_before_it_stay(tmp_path):
         histories("x" * 300)
 
 
-@pytest.mark.parametrize("wrong", ["{", "7", '[{"type": "human"}]', "[[]]", '["x"]'])
+@pytest.mark.parametrize(
+    "wrong",
+    ["{", "7", '[{"type": "human"}]', "[[]]", '["x"]', "[" * 99_999, f'["{"[" * 99_999}"]'],
+    ids=len,
+)
 def test_what_is_no_history_is_named_and_nothing_of_it_comes_in(wrong, tmp_path):
     (tmp_path / "bad.json").write_text(wrong)
     with indelible.open("memory:") as store:

@@ -1,9 +1,11 @@
 """The audit of a session: a line for each change, which nobody can change unseen."""
 
+import asyncio
 import dataclasses
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Barrier
 
 import apsw
@@ -228,13 +230,21 @@ def test_a_whole_store_is_verified_with_the_audits_of_sessions_that_are_gone(sto
 
 @pytest.mark.parametrize(
     "change",
-    [{"number": 7}, {"hash": "short"}, {"hash": 5}, {"text": ""}, {"text": "x" * 9000}],
+    [
+        {"number": 7},
+        {"hash": "short"},
+        {"hash": 5},
+        {"text": ""},
+        {"text": "x" * 9000},
+        {"text": "a\0b"},
+    ],
     ids=str,
 )
-def test_an_import_refuses_lines_that_no_store_wrote(store, change):
-    store.add_message("s", "user", "one")
+def test_an_import_refuses_lines_that_no_store_wrote(change):
     written = io.StringIO()
-    store.export(written, "s")
+    with indelible.open("memory:", audit=True, audit_key=KEY) as store:
+        store.add_message("s", "user", "one")
+        store.export(written, "s")
     edited = []
     for line in written.getvalue().splitlines():
         fields = json.loads(line)
@@ -253,6 +263,19 @@ def test_reads_are_noted_together(make_store):
     append, reads = store.audit_log("s")
     assert (append.change, reads.change, reads.actor) == ("append", "read", "ana")
     assert reads.count == 100
+
+
+def test_a_search_reads_the_sessions_that_it_finds_something_in(make_store):
+    store = make_store(audit="reads", audit_key=KEY)
+    store.add_message("found", "user", "green tea")
+    store.add_message("other", "user", "coffee")
+    store.add_summary("summed", "about tea", [1.0, 0.0], embedder="e")
+    for _ in range(50):
+        assert {hit.session_id for hit in store.search("green")} == {"found"}
+        assert store.search_summaries("summed", [1.0, 0.0], embedder="e")
+    assert changes(store, "other") == ["append"]
+    for name in ("found", "summed"):
+        assert [(line.change, line.count) for line in store.audit_log(name)][1:] == [("read", 50)]
 
 
 def test_closing_notes_the_last_reads(make_store, reopened, stores):
@@ -286,6 +309,35 @@ def test_notes_of_a_session_that_is_not_there_do_not_collide(make_store, stores)
     store = make_store(audit=True, audit_key=KEY)
     assert {line.actor for line in store.audit_log("s")} == {f"reader {n}" for n in range(4)}
     assert findings(store) == []
+
+
+def test_a_cancelled_call_leaves_the_reads_that_it_has_not_noted_to_the_next(monkeypatch):
+    async def main():
+        store = await indelible.open_async("memory:", audit="reads", audit_key=KEY)
+        names = [f"session {number}" for number in range(100)]
+        for name in names:
+            await store.get_history(name)
+        perform, noting = store._backend.perform, asyncio.Event()
+
+        async def hang(op):
+            noting.set()
+            await perform(op)
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._backend, "perform", hang)
+            call = asyncio.create_task(store.list_sessions())
+            await noting.wait()
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+        await store.get_history("the hundredth again")
+        await store.list_sessions()
+        noted = [await store.audit_log(name) for name in names]
+        await store.close()
+        return noted
+
+    assert [len(lines) for lines in asyncio.run(main())] == [1] * 100
 
 
 @pytest.mark.parametrize("times", [1, 99], ids=["once", "for ever"])

@@ -1,5 +1,7 @@
 """Damage of every kind in a file: verify names it, repair contains it, bytes are kept."""
 
+import io
+
 import apsw
 import pytest
 
@@ -71,6 +73,37 @@ def test_a_damaged_entry_is_found_contained_and_kept(path, kind):
         store.undo("s")
         with pytest.raises(CorruptEntryError):
             store.get_history("s")
+
+
+# Of the entry at position 3; no store writes such values.
+DAMAGED_COLUMNS = [
+    "generation = 99",
+    "written_at = -5",
+    "written_at = 1 << 60",
+    "deadline = -7",
+    "deadline = 253402300800000",
+    "batch_size = -1",
+    "batch_size = 0",
+    "batch_size = 2",
+    "batch_size = 99",
+]
+
+
+@pytest.mark.parametrize("column", DAMAGED_COLUMNS)
+def test_an_entry_with_a_damaged_column_does_not_keep_its_session_from_being_moved(path, column):
+    assert damage(path, f"UPDATE entry SET {column} WHERE id = (1 << 32) + 3") == 1
+    written = io.StringIO()
+    with indelible.open(path) as store, indelible.open("memory:") as target:
+        store.export(written)
+        report = indelible.copy_sessions(store, target)
+        assert report.ok
+        assert [finding.session_id for finding in report.findings] == ["s"]
+    written.seek(0)
+    with indelible.open("memory:") as restored:
+        restored.import_(written)
+        found = restored.get_history("s", on_corrupt="quarantine")
+        assert [message.content for message in found] == [*TEXTS[:3], *TEXTS[4:]]
+        assert [entry.position for entry in found.corrupt] == [3]
 
 
 def test_bytes_in_quarantine_outlive_a_vacuum(path):

@@ -288,8 +288,9 @@ def test_a_file_without_its_log_and_one_with_it_are_each_a_whole_state(path, tmp
 
 
 def test_a_directory_is_a_mistake(tmp_path):
-    with pytest.raises(UsageError, match="is a directory"):
-        indelible.open(tmp_path)
+    for folder in (tmp_path, "/", "sqlite:////"):
+        with pytest.raises(UsageError, match="is a directory"):
+            indelible.open(folder)
 
 
 def test_a_missing_directory_is_no_error_to_retry_and_is_not_created(tmp_path):

@@ -619,3 +619,16 @@ def test_a_row_that_cannot_be_read_is_an_error_that_names_it():
     rows[900] = rows[900]._replace(envelope=b"nothing")
     with pytest.raises(CorruptEntryError, match="entry 900"):
         EntryDecoder("s").decode_all(rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (5, "content cannot be stored: Input should be a valid string or .* a valid list: 5"),
+        (["a"], r"content cannot be stored: .* valid string or .* valid dictionary: \['a'\]"),
+    ],
+)
+def test_what_fits_no_type_of_a_field_is_refused_with_all_of_them(content, why):
+    with pytest.raises(UsageError, match=f"^{why}$") as caught:
+        append.build_message("user", content)
+    assert caught.value.path == "content"

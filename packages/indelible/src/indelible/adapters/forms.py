@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from indelible import ChatMessage, UsageError
-from indelible.core.codec import format_value
+from indelible.core.codec import describe_invalid
 from indelible.core.content import (
     get_block_kind,
     get_block_text,
@@ -65,11 +65,9 @@ def keep_form(
     try:
         return ChatMessage(**fields, **{framework: {FORM: rest, SHARED: shared, **beside}})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where, why, _ = describe_invalid(error)
         raise UsageError(
-            f"a message of {framework} cannot be stored: {where}: {first['msg']}:"
-            f" {format_value(first['input'])}. Nothing was written",
+            f"a message of {framework} cannot be stored: {where}: {why}. Nothing was written",
             value=form,
         ) from None
 

@@ -80,7 +80,10 @@ def import_histories(
         else:
             sessions, messages = sessions + 1, messages + len(rest)
             if not dry_run:
-                _append_batches(store, session_id, rest, there.version)
+                version = there.version
+                for start in range(0, len(rest), _BATCH):
+                    batch = rest[start : start + _BATCH]
+                    version = store.add_messages(session_id, batch, expected=version).version
         if progress is not None:
             progress(session_id, messages)
     return ImportReport(
@@ -88,20 +91,12 @@ def import_histories(
     )
 
 
-def _append_batches(
-    store: MemoryStore, session_id: str, messages: list[ChatMessage], version: str
-) -> None:
-    for start in range(0, len(messages), _BATCH):
-        batch = messages[start : start + _BATCH]
-        version = store.add_messages(session_id, batch, expected=version).version
-
-
 def _parse_messages(session_id: str, dicts: list[Any]) -> list[ChatMessage]:
     found = []
     for number, each in enumerate(dicts):
         try:
             found.append(from_dict(json.loads(each) if isinstance(each, str | bytes) else each))
-        except (ValueError, AttributeError, FormatError) as error:
+        except (ValueError, AttributeError, RecursionError, FormatError) as error:
             raise FormatError(
                 f"message {number} of session {session_id!r} is not one of LangChain: {error}."
                 " Nothing of this session was imported",
@@ -159,7 +154,7 @@ def _read_files(path: Path) -> Iterator[tuple[str, list[Any]]]:
         try:
             with translate_file_errors(file):
                 found = json.loads(file.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{file} is not JSON: {error}", file=str(file)) from error
         if not isinstance(found, list):
             raise FormatError(f"{file} holds no list of messages", file=str(file))

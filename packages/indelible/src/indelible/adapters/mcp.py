@@ -410,7 +410,11 @@ def _get_role_and_text(entry: Entry) -> tuple[str, str]:
 def _build_item(entry: Entry) -> Item:
     """Build the item of a message in an answer; long text is cut."""
     role, text = _get_role_and_text(entry)
-    item = {"position": entry.position, "role": role, "content": text[:MCP_TEXT_CHARS_MAX]}
+    return {"position": entry.position, "role": role, **_cut(text)}
+
+
+def _cut(text: str) -> Item:
+    item: Item = {"content": text[:MCP_TEXT_CHARS_MAX]}
     if len(text) > MCP_TEXT_CHARS_MAX:
         item |= {"cut_off": True, "chars": len(text)}
     return item
@@ -423,9 +427,7 @@ def _build_memory_item(memory: Entry | Memory) -> Item:
     text = stored.text
     if text is None:
         text = json.dumps(stored.value, ensure_ascii=False)
-    item: Item = {"content": text[:MCP_TEXT_CHARS_MAX]}
-    if len(text) > MCP_TEXT_CHARS_MAX:
-        item |= {"cut_off": True, "chars": len(text)}
+    item = _cut(text)
     if stored.id.startswith(KEY_PREFIX):
         item["id"] = stored.id.removeprefix(KEY_PREFIX)
     return item | {"written_at": memory.written_at.isoformat(timespec="seconds")}

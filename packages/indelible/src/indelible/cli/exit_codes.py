@@ -28,15 +28,11 @@ from indelible.printable import escape_unseen_in_lines
 def report_error(error: MemoryStoreError, arguments: Sequence[str], *, takes_key: bool) -> int:
     """Print what happened to the data and what to do next; return the exit code.
 
+    That is 2 for wrong usage, 4 for an engine that failed, and 1 for a problem with the data.
     `takes_key` says whether the command has the option --key.
     """
     text = explain(error, arguments, takes_key=takes_key)
     sys.stderr.write(f"Error: {escape_unseen_in_lines(redact(text))}\n")
-    return get_exit_code(error)
-
-
-def get_exit_code(error: MemoryStoreError) -> int:
-    """Return 2 for wrong usage, 4 for an engine that failed, and 1 for a problem with the data."""
     if isinstance(error, (UsageError, UnsupportedError)):
         return WRONG_USAGE
     return NO_ENGINE if isinstance(error, MemoryStoreBackendError) else WRONG_DATA

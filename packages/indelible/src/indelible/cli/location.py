@@ -49,7 +49,8 @@ class Location:
         if not creates and not self.exists():
             raise UnavailableError(
                 f"{self.describe_missing()}. Check --url, or begin a store with"
-                f" `{suggest_command('append')}` or `{suggest_command('import')}`"
+                f" `{suggest_command('append', 'SESSION', 'user', 'TEXT')}` or"
+                f" `{suggest_command('import', 'FILE')}`"
             )
 
     def open(self, *, creates: bool = False, rehearses: bool = False) -> indelible.MemoryStore:

@@ -72,6 +72,8 @@ def _improve_usage_errors() -> Iterator[None]:
             option = getattr(error, "option_name", None) or ""
             if re.fullmatch("-[^-].*", option):
                 error.message += " An id that begins with - comes after -- at the end."
+            if "unexpected extra argument" in error.message:
+                error.message += " A store is named by --url."
         raise
 
 

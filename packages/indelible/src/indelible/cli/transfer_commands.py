@@ -35,7 +35,7 @@ from indelible.cli.options import (
 from indelible.cli.output import Output, confirm, show_progress, to_plain
 from indelible.connect import format_target
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
-from indelible.core.plans.transfer import open_output, read_lines
+from indelible.core.plans.transfer import check_header, open_output, read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
 from indelible.model import CopyReport, Status
 from indelible.printable import escape_unseen
@@ -168,9 +168,7 @@ def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
     """Raise if the file is not an export, before any question and before a store is created."""
     name = "stdin" if file == STREAM else file
     try:
-        with indelible.open("memory:") as rehearsal:
-            # A header alone is a valid export.
-            rehearsal.import_(io.StringIO(source.readline(HEADER_CHARS_MAX)))
+        check_header(source.readline(HEADER_CHARS_MAX))
     except FormatError as error:
         made = "" if call.place.exists() else " No store was made."
         raise FormatError(f"{name} cannot be imported: {error.message}{made}", file=name) from None

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -181,11 +181,16 @@ class Audit:
         """Wrap `perform`: an operation that changes a session also adds a line."""
 
         def perform_audited(op: Operation[Any]) -> Any:
-            if self.with_reads and isinstance(op, _READS):
-                self._reads.append((op.session, self._get_actor()))
+            if isinstance(op, _READS):
+                self.count_reads([op.session])
             return perform(self._add_line(op))
 
         return perform_audited
+
+    def count_reads(self, sessions: Iterable[str]) -> None:
+        """Count a read of each of these sessions, if reads are audited."""
+        if self.with_reads:
+            self._reads.extend((session, self._get_actor()) for session in sessions)
 
     def take_reads(self, *, least: int) -> list[Audited[None]]:
         """Return the lines for reads that were not written yet, if there are that many."""
@@ -203,10 +208,15 @@ class Audit:
             for (session, name), count in due.items()
         ]
 
-    def put_back(self, line: Audited[None], error: MemoryStoreError) -> None:
+    def put_back(self, lines: Iterable[Audited[None]]) -> None:
+        """Keep reads for later whose lines were not written."""
+        for line in lines:
+            self._reads.extend([(line.session, line.actor)] * line.count)
+
+    def note_failure(self, line: Audited[None], error: MemoryStoreError) -> None:
         """Keep reads for later whose line was not written; drop them if a retry cannot help."""
         if error.retryable and error.landed == "no":
-            self._reads.extend([(line.session, line.actor)] * line.count)
+            self.put_back([line])
         else:
             _LOGGER.warning("a line of reads was not written: %s", type(error).__name__)
 

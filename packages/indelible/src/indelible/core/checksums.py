@@ -48,10 +48,13 @@ def compute_entry_checksum(salt: int, envelope: bytes, *place: int | None) -> in
 
 
 def recover_content_checksum(checksum: int, salt: int, *place: int | None) -> int:
-    """Compute the content checksum from the checksum of a row and all parts of its place."""
+    """Compute the content checksum from the checksum of a row and all parts of its place.
+
+    It is -1, which no content has, if one of them cannot be right.
+    """
     for part in place:
         checksum -= part or 0
-    return (checksum - salt) & CHECKSUM_MASK
+    return (checksum - salt) & CHECKSUM_MASK if 0 <= checksum <= CHECKSUM_MASK else -1
 
 
 def split_checksums(joined: bytes) -> list[bytes]:

@@ -32,6 +32,7 @@ from indelible.core.limits import (
     TTL_S_MAX,
 )
 from indelible.core.operations import Draft, LogRow, StoredEntry
+from indelible.core.tool_calls import find_answers_given, iter_calls
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     KIND_OF,
@@ -42,7 +43,6 @@ from indelible.model import (
     StoredValue,
     Summary,
     ToolCall,
-    ToolResult,
     Value,
 )
 
@@ -115,10 +115,12 @@ def build_trim_columns(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, 
         keep = value.pinned or value.role in _KEPT_ROLES
         if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
             return keep, (), ()
-        return keep, tuple(find_calls(value)), tuple(find_answers(value))
-    opens = (value.call_id,) if isinstance(value, ToolCall) else ()
-    answers = (value.call_id,) if isinstance(value, ToolResult) else ()
-    return isinstance(value, _KEPT), opens, answers
+        ids = [call.get("id") for call in iter_calls(value)]
+        opens = tuple(call_id for call_id in ids if isinstance(call_id, str))
+    else:
+        keep = isinstance(value, _KEPT)
+        opens = (value.call_id,) if isinstance(value, ToolCall) else ()
+    return keep, opens, tuple(call_id for call_id, _, _ in find_answers_given(value))
 
 
 # Trim keeps these: they are not part of a conversation.
@@ -238,23 +240,6 @@ def parse_indexed(kind: Kind | None, envelope: bytes) -> Indexed | None:
         return None
 
 
-def find_calls(message: ChatMessage) -> list[str]:
-    """Return the ids of the tool calls in a message, from its fields and content blocks."""
-    ids = [call.get("id") for call in message.tool_calls or ()]
-    if isinstance(message.content, list):
-        ids += [block.get("id") for block in message.content if block.get("type") == "tool_use"]
-    return [call_id for call_id in ids if isinstance(call_id, str)]
-
-
-def find_answers(message: ChatMessage) -> list[str]:
-    """Return the ids of the tool calls that a message answers."""
-    ids: list[Any] = [message.tool_call_id]
-    if isinstance(message.content, list):
-        blocks = (block for block in message.content if block.get("type") == "tool_result")
-        ids += [block.get("tool_use_id") for block in blocks]
-    return [call_id for call_id in ids if isinstance(call_id, str)]
-
-
 def encode_json(value: Any, *, what: str) -> bytes:
     """Encode JSON that reads back equal, or raise a `UsageError` that shows the offending part."""
     check_json(value, what)
@@ -314,6 +299,19 @@ def format_value(value: object) -> str:
     except (RecursionError, ValueError):
         return f"<a {type(value).__name__} without a repr>"
     return text if len(text) <= 120 else text[:80] + " … " + text[-30:]
+
+
+def describe_invalid(error: pydantic_core.ValidationError) -> tuple[str, str, Any]:
+    """Return the path of the first invalid field, why it is invalid, and its value."""
+    first, *others = error.errors(include_url=False)
+    # A value that fits no type of a union has an error for each of them.
+    reasons = [
+        first["msg"],
+        *(each["msg"] for each in others if each["loc"][:1] == first["loc"][:1]),
+    ]
+    where = first["loc"] if len(reasons) == 1 else first["loc"][:1]
+    why = f"{' or '.join(reasons)}: {format_value(first['input'])}"
+    return ".".join(map(str, where)), why, first["input"]
 
 
 def _check_text(text: str, path: str) -> None:
@@ -399,16 +397,12 @@ def _decode_with_vector(model: type[Summary | StoredMemory], body: bytes) -> Sum
         fields["vector"] = _unpack_vector(packed)
     value = model.model_validate(fields)
     if isinstance(value, StoredMemory):
-        _check_memory(value)
+        # Indexes separate an id from what follows by a zero, and have a limit.
+        if "\0" in value.id or len(value.id.encode()) > KEY_BYTES_MAX:
+            raise ValueError(value.id)
+        if value.ttl_s is not None and not 0 < value.ttl_s <= TTL_S_MAX:
+            raise ValueError(value.ttl_s)
     return value
-
-
-def _check_memory(memory: StoredMemory) -> None:
-    # Indexes separate an id from what follows by a zero, and have a limit.
-    if "\0" in memory.id or len(memory.id.encode()) > KEY_BYTES_MAX:
-        raise ValueError(memory.id)
-    if memory.ttl_s is not None and not 0 < memory.ttl_s <= TTL_S_MAX:
-        raise ValueError(memory.ttl_s)
 
 
 def _pack_vector(vector: tuple[float, ...]) -> dict[str, str]:

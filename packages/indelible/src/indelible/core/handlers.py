@@ -9,8 +9,9 @@ it has written, it does not refuse. The operations that concern the engine itsel
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from indelible import view
 from indelible.core import audit, index_search, rules, session_list
@@ -51,7 +52,6 @@ from indelible.core.operations import (
     ListSessions,
     LogPage,
     LogRow,
-    MatchPage,
     Quarantine,
     Read,
     ReadAudit,
@@ -199,7 +199,10 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
             after = session_list.build_place(
                 order, row.name, row.created_at_ms, row.last_activity_ms
             )
-            head = _try_build_head(row, await tx.now_ms()) if intact else None
+            head: Head | None = None
+            # A session with a damaged view is listed as well.
+            with suppress(FormatError):
+                head = build_row_head(row, await tx.now_ms()) if intact else None
             if not session_list.is_listed(op, row.name, head):
                 continue
             if len(listed) == op.limit:
@@ -213,14 +216,6 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
         if left is not None and not (left := left - wanted):
             return SessionPage(tuple(listed), after.format())
         wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
-
-
-def _try_build_head(row: SessionRow, now_ms: int) -> Head | None:
-    """Build the head of a session; None if its view is damaged."""
-    try:
-        return build_row_head(row, now_ms)
-    except FormatError:
-        return None
 
 
 # Appending
@@ -419,16 +414,8 @@ async def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     return SessionOutline(head, tuple(entries))
 
 
-@READS.handles(FindMatches)
-async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
-    """Find visible entries by their words."""
-    return await index_search.find_matches(tx, op)
-
-
-@READS.handles(ReadFound)
-async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
-    """Read entries beside some that were found."""
-    return await index_search.read_found(tx, op)
+READS.handles(FindMatches)(index_search.find_matches)
+READS.handles(ReadFound)(index_search.read_found)
 
 
 # The view and its journal
@@ -734,7 +721,13 @@ async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
     version = "" if erases else await _compute_version(tx, row)
     result = None
     if op.change is not None:
-        repeated = row is not None and await _has_snapshot(tx, row, op.change)
+        # A snapshot that is there already is not saved again.
+        repeated = (
+            isinstance(op.change, SaveSnapshot)
+            and not op.change.fresh
+            and row is not None
+            and await tx.find_snapshot(row, op.change.id) is not None
+        )
         result = await WRITES.find(op.change)(tx, op.change)
         if repeated or not (row is not None if erases else rules.has_effect(result)):
             return result
@@ -742,13 +735,6 @@ async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
     line = audit.build_line(op, newest[0] if newest else None, await tx.now_ms(), version)
     await tx.insert_audit_line(op.session, line)
     return result
-
-
-async def _has_snapshot(tx: Transaction, row: SessionRow, op: Operation[Any]) -> bool:
-    """Return whether a snapshot is there already that is to be saved."""
-    if not isinstance(op, SaveSnapshot) or op.fresh:
-        return False
-    return await tx.find_snapshot(row, op.id) is not None
 
 
 @WRITES.handles(ImportAudit)

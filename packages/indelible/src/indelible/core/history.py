@@ -49,10 +49,6 @@ class ReadList(list[Item]):
             cursor=self.cursor,
         )
 
-
-class History(ReadList[ChatMessage]):
-    """Messages in order."""
-
     def to_openai(self) -> list[dict[str, Any]]:
         """Return the messages in the form of OpenAI's Chat Completions, and nothing else in it.
 
@@ -61,7 +57,7 @@ class History(ReadList[ChatMessage]):
         Tool calls are in `tool_calls`, tool results are messages of role `tool`. A content block
         that OpenAI has no form for is a `UsageError`.
         """
-        return to_openai(self)
+        return to_openai(self._values())
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return `messages`, and `system` if there are system messages, in Anthropic's form.
@@ -71,16 +67,15 @@ class History(ReadList[ChatMessage]):
         Tool calls are blocks of the assistant, tool results are blocks of the next user message. A
         content block that Anthropic has no form for is a `UsageError`.
         """
-        return to_anthropic(self)
+        return to_anthropic(self._values())
+
+    def _values(self) -> list[Any]:
+        return [item.value if isinstance(item, Entry) else item for item in self]
+
+
+class History(ReadList[ChatMessage]):
+    """Messages in order."""
 
 
 class Entries(ReadList[Entry]):
     """A page of entries in order."""
-
-    def to_openai(self) -> list[dict[str, Any]]:
-        """Return messages, tool calls and tool results as `History.to_openai` does."""
-        return to_openai(entry.value for entry in self)
-
-    def to_anthropic(self) -> dict[str, Any]:
-        """Return messages, tool calls and tool results as `History.to_anthropic` does."""
-        return to_anthropic(entry.value for entry in self)

@@ -155,8 +155,8 @@ class _JournalFields(_Fields):
 
 class _AuditFields(_Fields):
     number: _Counter
-    # It names an actor, a change and a version.
-    text: Annotated[str, Field(min_length=1, max_length=8192)]
+    # ASCII of JSON, which names an actor, a change and a version.
+    text: Annotated[str, Field(max_length=8192, pattern="^[ -~]+$")]
     hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -210,7 +210,7 @@ class SessionCheck:
         row = _parse_row(self.header, fields)
         if row.position < self._next:
             raise InvalidLineError(f"position {row.position} does not follow the entry before it")
-        self._check_batch(row)
+        self._check_batch(row, raw="raw" in fields)
         if row.key is not None:
             if hash(row.key) in self._keys:
                 raise InvalidLineError(f"the key {row.key[:60]!r} was used before")
@@ -224,13 +224,13 @@ class SessionCheck:
         self.entries += 1
         return row
 
-    def _check_batch(self, row: LogRow) -> None:
+    def _check_batch(self, row: LogRow, *, raw: bool) -> None:
         """Check the batch: the first of n entries says n, the others 0. A vacuum leaves gaps."""
         if row.position > self._next and row.position >= self._batch_end:
             self._batch_unknown = True
         if row.position + row.batch > self.header.end:
             raise InvalidLineError(f"its batch of {row.batch} reaches past the end of the log")
-        if row.kind is None:
+        if raw:
             # It was damaged in the source, and its batch size may be, too.
             self._batch_unknown = True
             return

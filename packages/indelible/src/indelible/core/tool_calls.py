@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indelible.core.content import parse_arguments
@@ -143,13 +143,19 @@ def find_calls_made(value: Any) -> list[FoundCall]:
     if not isinstance(value, ChatMessage):
         return []
     found = []
-    blocks = value.content if isinstance(value.content, list) else []
-    uses = [block for block in blocks if block.get("type") == "tool_use"]
-    for call in (*(value.tool_calls or ()), *uses):
+    for call in iter_calls(value):
         call_id, name, arguments = parse_call(call)
         if isinstance(call_id, str):
             found.append(FoundCall(call_id, name, parse_arguments(arguments)))
     return found
+
+
+def iter_calls(message: ChatMessage) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the calls of a message, in its fields and in its content."""
+    yield from message.tool_calls or ()
+    for block in message.content if isinstance(message.content, list) else ():
+        if block.get("type") == "tool_use":
+            yield block
 
 
 def parse_call(call: Mapping[str, Any]) -> tuple[Any, str, Any]:

@@ -151,7 +151,9 @@ class Pages:
             "rows": rows,
             "end": find_end(timeline),
             "newest_change": newest,
-            "is_stale": newest != fields.get("change", "") or _has_gap(timeline, after),
+            # More entries may have been appended than a page holds.
+            "is_stale": newest != fields.get("change", "")
+            or any(each.entry.position > after for each in timeline.entries[:1]),
         }
 
     async def entry(self, fields: Fields) -> Shown:
@@ -351,11 +353,6 @@ async def read_extents(store: AsyncMemoryStore, session: str, page: Extents) -> 
         found = await store.timeline(session, last=stop - start, before=stop)
         entries += [each for each in show_as_of(found.entries, page) if each.visible]
     return entries
-
-
-def _has_gap(timeline: Timeline, after: int) -> bool:
-    """Return whether more entries were appended than a page holds."""
-    return bool(timeline.entries) and timeline.entries[0].entry.position > after
 
 
 def get_field(fields: Fields, name: str) -> str:

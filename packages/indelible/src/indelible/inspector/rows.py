@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -209,12 +210,11 @@ def build_rows(
             rows[each.entry.position].hidden_by = _find_hiding(hidden, each.entry.position)
     joined = _join_calls(entries, rows, first if begin is None else begin, writer)
     joined |= _join_values(entries, rows)
+    stop = math.inf if end is None else end
     inside = (
-        row
-        for position, row in rows.items()
-        if first <= position and (end is None or position < end) and position not in joined
+        row for position, row in rows.items() if first <= position < stop and position not in joined
     )
-    return list(_mark_runs(_add_snapshots(inside, snapshots, first, end)))
+    return list(_mark_runs(_add_snapshots(inside, snapshots, first, stop)))
 
 
 def _build_row(item: TimelineEntry, writer: TextWriter) -> PageRow:
@@ -406,7 +406,7 @@ def _find_hiding(hidden: Iterable[tuple[Change, Extents]], position: int) -> Cha
 
 
 def _add_snapshots(
-    rows: Iterable[PageRow], snapshots: Iterable[Snapshot], first: int, end: int | None
+    rows: Iterable[PageRow], snapshots: Iterable[Snapshot], first: int, stop: float
 ) -> Iterator[PageRow]:
     """Insert a mark for each snapshot after the last entry that it holds."""
     marks = sorted(
@@ -418,16 +418,12 @@ def _add_snapshots(
     )
     # An empty snapshot comes first.
     begin = -1 if first == 0 else first
-    marks = [each for each in marks if begin <= each.position and not _is_behind(each, end)]
+    marks = [each for each in marks if begin <= each.position < stop]
     for row in rows:
         while marks and marks[0].position < row.position:
             yield marks.pop(0)
         yield row
     yield from marks
-
-
-def _is_behind(mark: PageRow, end: int | None) -> bool:
-    return end is not None and mark.position >= end
 
 
 def _find_last(snapshot: Snapshot) -> int:

@@ -94,7 +94,10 @@ class Guard:
 
     async def _check(self, request: Request) -> Response | None:
         """Raise if the request is refused; return a response if it needs no page."""
-        self._check_host(request.headers.getlist("host"))
+        # Other names may be those of a foreign DNS that points at this machine.
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or hosts[0] not in self._access.hosts:
+            raise RefusedError(421, "The inspector has another address.")
         if request.method not in ("GET", "HEAD", "POST"):
             raise RefusedError(405, "Only GET and POST are answered.")
         query = request.scope["query_string"]
@@ -114,11 +117,6 @@ class Guard:
             fields = await self._check_form(request)
         request.scope["fields"] = fields
         return None
-
-    def _check_host(self, hosts: list[str]) -> None:
-        """Refuse other names, which a foreign DNS may point at this machine."""
-        if len(hosts) != 1 or hosts[0] not in self._access.hosts:
-            raise RefusedError(421, "The inspector has another address.")
 
     def _let_in(self, token: str) -> Response:
         """Exchange the token for a cookie, and take it out of the address."""

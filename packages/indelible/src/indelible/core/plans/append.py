@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import JsonValue, ValidationError
 
-from indelible.core.codec import encode, encode_text, format_value
+from indelible.core.codec import describe_invalid, encode, encode_text, format_value
 from indelible.core.embedding import is_several, to_floats
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
@@ -212,13 +212,8 @@ def validate(model: type[P], fields: Mapping[str, Any]) -> P:
     try:
         return model.model_validate(dict(fields))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(
-            f"{where} cannot be stored: {first['msg']}: {format_value(first['input'])}",
-            path=where,
-            value=first["input"],
-        ) from None
+        where, why, value = describe_invalid(error)
+        raise UsageError(f"{where} cannot be stored: {why}", path=where, value=value) from None
 
 
 def _check_batch(drafts: tuple[Draft, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from indelible import view
@@ -141,14 +142,7 @@ def _read_within_tokens(
             kept.append(message)
         if found.resume is None:
             return _build_history(kept[::-1], found, decoder)
-        op = Read(
-            session,
-            frozen=found.frozen,
-            kinds=MESSAGES,
-            limit=_TOKEN_PAGE,
-            newest=True,
-            start=found.resume,
-        )
+        op = replace(op, frozen=found.frozen, start=found.resume)
 
 
 def estimate_tokens(size_bytes: int) -> int:
@@ -205,13 +199,10 @@ def read_entries(
     decoder = EntryDecoder(session, on_corrupt)
     if last is not None and (limit is not None or cursor is not None):
         raise UsageError("last= cannot be combined with limit= or cursor=")
-    key: bytes | None = None
     frozen: FrozenView | None = None
     start: int | None = None
     if cursor is not None:
-        key, (frozen, start) = yield from verify_cursor(
-            lambda secret: parse_cursor(secret, session, cursor)
-        )
+        frozen, start = yield from verify_cursor(lambda key: parse_cursor(key, session, cursor))
     found = yield from perform(
         Read(
             session,
@@ -222,31 +213,30 @@ def read_entries(
             start=start,
         )
     )
-    resume = found.resume if last is None else None
-    if resume is not None and key is None:
+    following: str | None = None
+    if found.resume is not None and last is None:
         key = yield from perform(ReadCursorKey())
+        following = build_cursor(key, session, found.frozen, found.resume)
     return Entries(
         decoder.to_entries(found.rows),
         version=found.frozen.version,
         status=found.head.status,
         corrupt=tuple(decoder.corrupt),
-        cursor=None
-        if resume is None or key is None
-        else build_cursor(key, session, found.frozen, resume),
+        cursor=following,
     )
 
 
-def verify_cursor(parse: Callable[[bytes], Parsed]) -> Plan[tuple[bytes, Parsed]]:
-    """Return the store's cursor key, and what a cursor says if `parse` accepts its signature."""
+def verify_cursor(parse: Callable[[bytes], Parsed]) -> Plan[Parsed]:
+    """Return what a cursor says, if `parse` accepts its signature by the store's key."""
     key = yield from perform(ReadCursorKey())
     try:
-        return key, parse(key)
+        return parse(key)
     except UsageError:
         # The server may have lost the key, and another process may have created a new one.
         newest = yield from perform(ReadCursorKey(again=True))
         if newest == key:
             raise
-        return newest, parse(newest)
+        return parse(newest)
 
 
 def check_number(number: int, what: str, *, least: int) -> int:

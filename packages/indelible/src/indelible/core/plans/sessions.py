@@ -74,19 +74,15 @@ def list_sessions(
     )
     # What a cursor is bound to.
     asked = repr((op.prefix, op.dead, op.where, op.order))
-    key: bytes | None = None
     if cursor is not None:
-        key, resume = yield from verify_cursor(
-            lambda secret: parse_list_cursor(secret, asked, cursor)
-        )
+        resume = yield from verify_cursor(lambda key: parse_list_cursor(key, asked, cursor))
         op = replace(op, resume=resume)
     page = yield from perform(op)
-    if page.resume is not None and key is None:
+    following: str | None = None
+    if page.resume is not None:
         key = yield from perform(ReadCursorKey())
-    return SessionList(
-        (_build_listed_info(*session) for session in page.sessions),
-        None if page.resume is None or key is None else build_list_cursor(key, asked, page.resume),
-    )
+        following = build_list_cursor(key, asked, page.resume)
+    return SessionList((_build_listed_info(*session) for session in page.sessions), following)
 
 
 def check_prefix(prefix: str) -> None:

@@ -68,7 +68,6 @@ from indelible.core.rules import (
 from indelible.errors import ConflictError, FormatError, MemoryStoreError, UsageError
 from indelible.model import Finding, Severity, Status, TransferReport
 from indelible.version import __version__
-from indelible.view import View
 
 EXPORT_FORMAT = 1
 
@@ -140,7 +139,7 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
                 "id": session,
                 "born": head.born,
                 "end": head.end,
-                "view": _format_view(head.view),
+                "view": head.view,
                 "generation": head.generation,
                 "created_at_ms": head.created_at_ms,
                 "deadline_ms": head.deadline_ms,
@@ -162,11 +161,11 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
             )
         for row in page.rows:
             if row.position < head.end:
-                _write_line(write, {"entry": _format_row(session, row)})
+                _write_line(write, {"entry": _format_row(session, head, row)})
                 entries += 1
         start = page.resume
     for record in records:
-        _write_line(write, {"snapshot": _format_snapshot(record)})
+        _write_line(write, {"snapshot": record})
     for line in reversed(lines):
         _write_line(write, {"journal": _format_journal_line(line)})
     for each in (yield from audit.read_lines(session)):
@@ -241,7 +240,7 @@ class _Incoming:
 def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
     """Import sessions. Each appears as a whole when it is complete and valid, or not at all."""
     numbered = _number_lines(lines)
-    _check_header(next(numbered, (1, ""))[1])
+    check_header(next(numbered, (1, ""))[1])
     sessions = entries = snapshots = 0
     number = 1
     incoming: _Incoming | None = None
@@ -372,7 +371,8 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
     )
 
 
-def _check_header(text: str) -> None:
+def check_header(text: str) -> None:
+    """Raise if a text is not the first line of an export."""
     kind, fields = "", {}
     with suppress(ValueError, AttributeError):
         fields = pydantic_core.from_json(text, allow_inf_nan=False)
@@ -411,29 +411,32 @@ def _write_line(write: Write, fields: dict[str, Any]) -> None:
     write(pydantic_core.to_json(fields).decode() + "\n")
 
 
-def _format_row(session: str, row: LogRow) -> dict[str, Any]:
+def _format_row(session: str, head: Head, row: LogRow) -> dict[str, Any]:
     """Format an entry; the bytes of a damaged one are exported in base64."""
     fields = row._asdict()
     del fields["envelope"], fields["content"]
+    if _is_readable(session, row):
+        return {**fields, "envelope": pydantic_core.from_json(row.envelope)}
+    fields["raw"] = base64.b64encode(row.envelope).decode("ascii")
+    if _is_readable(session, row._replace(content=None)):
+        # Its columns are damaged, or it was moved: it must not become readable by an import.
+        fields["kind"] = None
+    # Values that an import would refuse.
+    if not 0 <= row.written_at_ms <= MILLISECONDS_MAX:
+        fields["written_at_ms"] = 0
+    if not 0 <= (row.deadline_ms or 0) <= MILLISECONDS_MAX:
+        fields["deadline_ms"] = None
+    if not 0 <= row.generation <= head.generation:
+        fields["generation"] = 0
+    if not 0 <= row.batch <= min(BATCH_ENTRIES_MAX, head.end - row.position):
+        fields["batch"] = 1
+    return fields
+
+
+def _is_readable(session: str, row: LogRow) -> bool:
     with suppress(MemoryStoreError, ValueError):
-        value = decode_row(row, session=session)
-        if build_trim_columns(value) == row.trim_columns:
-            return {**fields, "envelope": pydantic_core.from_json(row.envelope)}
-    return {**fields, "raw": base64.b64encode(row.envelope).decode("ascii")}
-
-
-def _format_view(shown: View) -> dict[str, Any]:
-    return {"extents": shown.extents, "tail": shown.tail}
-
-
-def _format_snapshot(record: SnapshotRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "label": record.label,
-        "taken_at_ms": record.taken_at_ms,
-        "view": _format_view(record.view),
-        "end": record.end,
-    }
+        return build_trim_columns(decode_row(row, session=session)) == row.trim_columns
+    return False
 
 
 def _format_journal_line(line: JournalLine) -> dict[str, Any]:
@@ -442,8 +445,8 @@ def _format_journal_line(line: JournalLine) -> dict[str, Any]:
         "change": line.change,
         "changed_at_ms": line.changed_at_ms,
         "end": line.end,
-        "before": _format_view(line.before),
-        "after": _format_view(line.after),
+        "before": line.before,
+        "after": line.after,
         "undone_by": line.undone_by,
     }
 

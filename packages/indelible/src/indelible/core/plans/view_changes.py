@@ -1,6 +1,6 @@
 """Plans that change the view: trim, hide, clear, rollback and undo. No entry is deleted.
 
-Each verb has a function `propose`, which reads the session and computes the change. `_try_change`
+Each verb has a function `propose`, which reads the session and computes its new view. `_try_change`
 asks the backend to apply it if the view is still the one that was read, and proposes again if it
 is not. Appends do not change the view, so they cannot starve a change. A rollback is tried without
 reading, since it depends on its snapshot alone.
@@ -73,14 +73,16 @@ from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 class Proposed(NamedTuple):
     """A change to make, and the state that it was computed from."""
 
-    # None if the session was not read.
-    head: Head | None
-    # None if there is nothing to change.
-    change: ChangeView | Rollback | None = None
+    head: Head
+    # The new view; None if there is nothing to change.
+    after: view.View | None = None
+    # Whether what is appended meanwhile is hidden, too.
+    closes: bool = False
+    # The key of the change that this one undoes.
+    undoes: str | None = None
 
 
-# Given a key, computes the change to make.
-Proposal = Callable[[str], Plan[Proposed]]
+Proposal = Callable[[], Plan[Proposed]]
 
 # Where the conversation that a trim leaves must begin.
 Align = Literal["user"] | None
@@ -122,10 +124,9 @@ def trim(
     if align not in ("user", None):
         raise UsageError(f'align is "user" or None, not {align!r}', value=align)
 
-    def propose(new_key: str) -> Plan[Proposed]:
+    def propose() -> Plan[Proposed]:
         outlined = yield from perform(ReadOutline(session))
         head, outline = outlined.head, outlined.entries
-        refuse_if_moved(session, expected, head.version)
         if max_tokens is not None:
             tokens = yield from _build_token_counter(session, outlined, count_tokens)
             find_dropped = partial(trim_rules.find_over_budget, outline, max_tokens, tokens)
@@ -145,10 +146,7 @@ def trim(
         dropped = view.coarsen(
             shown, view.from_positions(positions), extents_max=view.EXTENTS_MAX - 1
         )
-        if not dropped:
-            return Proposed(head)
-        after = view.remove(head.view, head.end, dropped)
-        return Proposed(head, _build_change("trim", session, head, new_key, after, expected))
+        return Proposed(head, view.remove(head.view, head.end, dropped) if dropped else None)
 
     return (yield from _run_change(settings, session, "trim", propose, key, expected, dry_run))
 
@@ -206,10 +204,9 @@ def hide(
         check_number(position, "a position", least=0) for position in check_several(positions)
     )
 
-    def propose(new_key: str) -> Plan[Proposed]:
+    def propose() -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
-        refuse_if_moved(session, expected, head.version)
-        return _propose_hiding(session, head, unwanted, change, new_key, expected)
+        return _propose_hiding(session, head, unwanted, change)
 
     return (yield from _run_change(settings, session, change, propose, key, expected, dry_run))
 
@@ -219,23 +216,21 @@ def hide_found(
 ) -> Plan[ViewChange]:
     """Hide what `find` finds; it is called again if the view was changed meanwhile."""
 
-    def propose(new_key: str) -> Plan[Proposed]:
+    def propose() -> Plan[Proposed]:
         head, unwanted = yield from find()
-        return _propose_hiding(session, head, unwanted, HIDE, new_key, None)
+        return _propose_hiding(session, head, unwanted, HIDE)
 
     return (yield from _run_change(settings, session, HIDE, propose, None, None))
 
 
-def _propose_hiding(
-    session: str, head: Head, unwanted: view.Extents, change: str, key: str, expected: str | None
-) -> Proposed:
+def _propose_hiding(session: str, head: Head, unwanted: view.Extents, change: str) -> Proposed:
     after = view.remove(head.view, head.end, unwanted)
     if after == head.view:
         return Proposed(head)
     if change == HIDE:
         # Only a repair may exceed the limit: damaged entries must be hidden in any case.
         refuse_too_many_extents(session, view.freeze(after, head.end))
-    return Proposed(head, _build_change(change, session, head, key, after, expected))
+    return Proposed(head, after)
 
 
 def clear(
@@ -249,14 +244,9 @@ def clear(
     """Hide all visible entries of a session."""
     session = check_session_id(session_id)
 
-    def propose(new_key: str) -> Plan[Proposed]:
+    def propose() -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
-        refuse_if_moved(session, expected, head.version)
-        if not head.visible:
-            return Proposed(head)
-        op = _build_change("clear", session, head, new_key, view.View(), expected)
-        # What is appended meanwhile is hidden too.
-        return Proposed(head, replace(op, tail=None))
+        return Proposed(head, view.View() if head.visible else None, closes=True)
 
     return (yield from _run_change(settings, session, "clear", propose, key, expected, dry_run))
 
@@ -284,19 +274,18 @@ def rollback(
     The first attempt does not read the session. If the engine refuses it, the next one reads why.
     """
     session = check_session_id(session_id)
-    tried = dry_run or not is_text(snapshot_id)
+    op = Rollback(session, snapshot_id, "", expected)
 
-    def propose(new_key: str) -> Plan[Proposed]:
-        nonlocal tried
-        op = Rollback(session, snapshot_id, new_key, expected)
-        if not tried:
-            tried = True
-            return Proposed(None, op)
+    def propose() -> Plan[Proposed]:
         found = yield from read_snapshots(session, (snapshot_id,))
         refuse_if_moved(session, expected, found.head.version)
-        return Proposed(found.head, plan_rollback(op, found.head, found.records[0]))
+        extents = plan_rollback(op, found.head, found.records[0]).extents
+        return Proposed(found.head, view.View(extents), closes=True)
 
-    return (yield from _run_change(settings, session, ROLLBACK, propose, key, expected, dry_run))
+    first = op if is_text(snapshot_id) else None
+    return (
+        yield from _run_change(settings, session, ROLLBACK, propose, key, expected, dry_run, first)
+    )
 
 
 def reverse(
@@ -315,7 +304,7 @@ def reverse(
     session = check_session_id(session_id)
     find_line = find_undoable if change == UNDO else find_redoable
 
-    def propose(new_key: str) -> Plan[Proposed]:
+    def propose() -> Plan[Proposed]:
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
         head = journal.head
         require_active(session, head.status)
@@ -323,8 +312,7 @@ def reverse(
         line = find_line(journal.lines)
         if line is None:
             raise UsageError(f"session {session!r} has nothing to {change}; nothing was changed")
-        op = _build_change(change, session, head, new_key, line.before, expected)
-        return Proposed(head, replace(op, undoes=line.key))
+        return Proposed(head, line.before, undoes=line.key)
 
     return (yield from _run_change(settings, session, change, propose, key, expected, dry_run))
 
@@ -443,27 +431,6 @@ def build_snapshot_not_found_error(session: str, snapshot_id: str) -> SnapshotNo
     )
 
 
-def _build_change(
-    change: str,
-    session: str,
-    head: Head,
-    key: str,
-    after: view.View,
-    expected: str | None,
-) -> ChangeView:
-    return ChangeView(
-        session,
-        head.life,
-        head.generation,
-        head.vacuums,
-        change,
-        key,
-        after.extents,
-        after.tail,
-        expected,
-    )
-
-
 def _run_change(
     settings: Settings,
     session: str,
@@ -472,16 +439,20 @@ def _run_change(
     key: str | None,
     expected: str | None,
     dry_run: bool = False,
+    first: Rollback | None = None,
 ) -> Plan[ViewChange]:
     """Run a change under a key: the caller's or a new one, which an unknown outcome carries.
 
-    With `dry_run`, only compute it.
+    With `dry_run`, only compute it. `first` is tried before the session is read.
     """
     check_version(expected)
     if dry_run:
-        return _build_preview(session, change, (yield from propose("")))
+        proposed = yield from propose()
+        refuse_if_moved(session, expected, proposed.head.version)
+        return _build_preview(session, change, proposed)
     used_key = settings.ids() if key is None else check_key(key)
-    attempts = _try_change(session, change, used_key, propose, expected, keyed=key is not None)
+    op = None if first is None else replace(first, key=used_key)
+    attempts = _try_change(session, change, used_key, propose, expected, op, keyed=key is not None)
     try:
         return (yield from attempts)
     except OutcomeUnknownError as error:
@@ -494,6 +465,7 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
     key: str,
     propose: Proposal,
     expected: str | None,
+    op: ChangeView | Rollback | None,
     *,
     keyed: bool,
 ) -> Plan[ViewChange]:
@@ -510,17 +482,31 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
                 done = yield from perform(FindChange(session, change, key))
                 if done is not None:
                     return _build_result(session, done, replayed=True)
-            head, op = yield from propose(key)
             if op is None:
-                assert head is not None
-                if not keyed or head.status is not Status.ACTIVE:
-                    return ViewChange(
-                        session_id=session, change=change, key=key, version=head.version
-                    )
-                # Record it although it changes nothing: a retry must not hide what was appended
-                # since the first attempt.
-                op = _build_change(change, session, head, key, head.view, expected)
-            answer = yield from perform(replace(op, fresh=fresh))
+                head, after, closes, undoes = yield from propose()
+                refuse_if_moved(session, expected, head.version)
+                if after is None:
+                    if not keyed or head.status is not Status.ACTIVE:
+                        return ViewChange(
+                            session_id=session, change=change, key=key, version=head.version
+                        )
+                    # Record it although it changes nothing: a retry must not hide what was
+                    # appended since the first attempt.
+                    after, closes = head.view, False
+                op = ChangeView(
+                    session,
+                    head.life,
+                    head.generation,
+                    head.vacuums,
+                    change,
+                    key,
+                    after.extents,
+                    None if closes else after.tail,
+                    expected,
+                    undoes=undoes,
+                )
+            attempted, op = replace(op, fresh=fresh), None
+            answer = yield from perform(attempted)
             return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
@@ -555,11 +541,10 @@ def _build_result(session: str, line: JournalLine, *, replayed: bool) -> ViewCha
 
 
 def _build_preview(session: str, change: str, proposed: Proposed) -> ViewChange:
-    head, op = proposed
-    assert head is not None
-    after = head.view
-    if isinstance(op, ChangeView):
-        after = view.View(op.extents, head.end if op.tail is None else op.tail)
+    head = proposed.head
+    after = head.view if proposed.after is None else proposed.after
+    if proposed.closes:
+        after = view.View(after.extents, head.end)
     dropped, restored = _compare(head.view, after, head.end)
     return ViewChange(
         session_id=session,
