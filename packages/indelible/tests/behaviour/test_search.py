@@ -177,6 +177,12 @@ def test_sessions_and_collections_narrow_it(filled):
     assert found(filled, "cat", under=("user",)) == []
     assert found(filled, "cat", sessions=[]) == []
     assert found(filled, "cat", sessions=["nowhere"]) == []
+    say(filled, "users/", "a cat under an empty label")
+    assert {session for session, _ in found(filled, "cat", under=("users",))} == {
+        "users/",
+        "users/ana/facts",
+        "users/anabel",
+    }
 
 
 def test_namespaces_are_separate(filled, make_store):

@@ -54,7 +54,7 @@ def find_scope(db: SqliteConnection, op: FindMatches) -> SearchScope:
         one = f"{_SESSIONS} AND name = ?"
         found = [row for name in op.sessions for row in db.execute(one, (db.namespace, name))]
     elif op.under is not None:
-        below = f"{_SESSIONS} AND (name = ? OR name > ? AND name < ?)"
+        below = f"{_SESSIONS} AND (name = ? OR name >= ? AND name < ?)"
         # "0" is the character after "/".
         bounds = (op.under, f"{op.under}/", f"{op.under}0")
         found = db.execute(below, (db.namespace, *bounds))

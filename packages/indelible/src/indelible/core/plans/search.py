@@ -84,8 +84,8 @@ def search(request: SearchRequest) -> Plan[list[Hit]]:
             if found.more and len(ranked) < wanted:
                 scale *= 4
                 continue
-            if found.dropped and not found.entries:
-                # The rarer words occur only in entries that are not visible.
+            if found.dropped and not ranked:
+                # The rarer words occur only in entries that are hidden or filtered out.
                 query = found.dropped
                 continue
             return (yield from _build_hits(ranked[request.offset : wanted], found, request.around))
