@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -106,7 +106,7 @@ def compute_common_count(total: int) -> int:
     return max(1, int(total * COMMON_WORD_SHARE))
 
 
-def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
+def choose_leading(statistics: Statistics, limit: int) -> KeysView[str]:
     """Choose the words that decide which entries come first.
 
     At least `limit` entries have one of them that counts for more than all other words together,

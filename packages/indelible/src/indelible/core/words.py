@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
@@ -49,6 +50,14 @@ def _load_tokenizer() -> Callable[..., Any]:
     import apsw  # noqa: PLC0415
 
     return apsw.Connection("").fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
+
+
+def hash_term(term: str) -> int:
+    """Return the number of a word. The indexes have numbers, so that erased words are not in them.
+
+    Two words may have the same number: the words of entries that were found are counted again.
+    """
+    return zlib.crc32(term.encode())
 
 
 def choose_words(query: str) -> dict[str, str]:

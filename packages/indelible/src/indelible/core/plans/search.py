@@ -102,7 +102,7 @@ def _find(request: SearchRequest, query: Mapping[str, str], scale: int) -> Plan[
     frozen = (yield from _read_snapshot(request)) if request.as_of is not None else None
     page = yield from perform(
         FindMatches(
-            tuple(query.items()),
+            tuple(query),
             request.kinds,
             SEARCH_MATCHES * scale,
             request.sessions,
