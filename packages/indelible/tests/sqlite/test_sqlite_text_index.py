@@ -11,6 +11,7 @@ from indelible.backends.sqlite import search, text_index
 from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core import index_search
 from indelible.core.plans import search as plan
+from indelible.core.words import TOKENIZER
 from tests.support.stores import say
 
 WORDS = ["cat", "dog", "rome", "paris", "rain", "sun", "tea", "piano", "violin", "walk", "the"]
@@ -80,6 +81,11 @@ def test_the_totals_are_those_of_the_index(store, path, indexed_at_once):
     totals = []
     store._backend._database.readers.run(lambda db: totals.append(text_index.read_totals(db)))
     assert totals == [(302, 3 + 1 + 300 * 200)]
+
+
+def test_the_tokenizer_is_recorded_with_the_index(store, path):
+    ((recorded,),) = ask(path, "SELECT value FROM about WHERE name = 'tokenizer'")
+    assert recorded == ascii(" ".join(TOKENIZER))[1:-1]
 
 
 def count_indexed(path):

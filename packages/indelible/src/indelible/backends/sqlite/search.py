@@ -26,7 +26,9 @@ _SPANS_MAX: Final = 128
 
 Span = tuple[int, int]
 
-_FIND: Final = "SELECT rowid FROM entry_words WHERE entry_words MATCH ? AND rowid >= ? AND rowid < ?"
+_FIND: Final = (
+    "SELECT rowid FROM entry_words WHERE entry_words MATCH ? AND rowid >= ? AND rowid < ?"
+)
 _COUNT: Final = f"SELECT count(*) FROM ({_FIND} LIMIT ?)"
 _COUNT_ENTRIES: Final = "SELECT count(*) FROM entry_words_docsize WHERE id >= ? AND id < ?"
 _SESSIONS: Final = "SELECT number, name FROM session WHERE namespace = ?"

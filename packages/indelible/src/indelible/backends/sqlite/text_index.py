@@ -1,8 +1,7 @@
 """The indexes of words and of vectors, written in the transactions of the entries.
 
-The index of words is an FTS5 table of their numbers, without content: to remove an entry, FTS5 needs
-them again.
-The table `unindexed` names the entries that are in neither index.
+The index of words is an FTS5 table of their numbers, without content: to remove an entry, FTS5
+needs them again. The table `unindexed` names the entries that are in neither index.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ CREATE INDEX entry_item ON entry (
 -- the index, its words are given again; with secure-delete, they then leave its pages.
 CREATE VIRTUAL TABLE entry_words USING fts5 (words, content='', detail=none, tokenize='ascii');
 INSERT INTO entry_words (entry_words, rank) VALUES ('secure-delete', 1);
-INSERT INTO about VALUES ('tokenizer', 'porter unicode61 remove_diacritics 2');
+INSERT INTO about VALUES ('tokenizer', 'porter unicode61 remove_diacritics 2 categories L* N* Co Mn Mc separators \ufe0e\ufe0f');
 
 -- Vectors of summaries and memories, at length 1 in single precision. The entry has the vector as it
 -- was given.
