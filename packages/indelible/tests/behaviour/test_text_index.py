@@ -240,7 +240,6 @@ def test_matches_that_a_filter_leaves_out_make_room_for_others(
     store, monkeypatch, indexed_only, large
 ):
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 4)
-    monkeypatch.setattr(plan, "SEARCH_RANKED", 4)
     if large:
         set_large(monkeypatch, 0)
     for n in range(200):
