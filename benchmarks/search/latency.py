@@ -164,8 +164,8 @@ def _measure_index(path: Path) -> float:
 
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     ((size,),) = db.execute(
-        "SELECT (SELECT sum(length(block)) FROM entry_text_data)"
-        " + (SELECT sum(length(sz) + 8) FROM entry_text_docsize)"
+        "SELECT (SELECT sum(length(block)) FROM entry_words_data)"
+        " + (SELECT sum(length(sz) + 8) FROM entry_words_docsize)"
     ).fetchall()
     db.close()
     assert isinstance(size, int)

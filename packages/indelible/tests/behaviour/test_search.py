@@ -53,10 +53,33 @@ def test_words_are_compared_without_case_and_endings(filled, query):
 
 
 def test_words_of_other_scripts_are_found(store):
-    say(store, "s", "Привет мир", "naïve café", "猫 が 好き")
-    assert found(store, "мир")[0] == ("s", 0)
-    assert found(store, "cafe")[0] == ("s", 1)
-    assert found(store, "猫")[0] == ("s", 2)
+    texts = {
+        "russian": "Привет мир",
+        "french": "naïve café",
+        "nfd": "cafe\u0301 noir",
+        "japanese": "猫が好きです",
+        "chinese": "我有一只熊猫",
+        "thai": "สวัสดีครับ",
+        "hindi": "किताब मेज पर है",
+        "hindi too": "कमल तालाब में है",
+        "hebrew": "שָׁלוֹם עולם",
+        "emoji": "❤\ufe0f 🎉",
+    }
+    for name, text in texts.items():
+        say(store, name, text)
+    for query, expected in {
+        "мир": ["russian"],
+        "cafe": ["french", "nfd"],
+        "猫": ["japanese", "chinese"],
+        "สวัสดี": ["thai"],
+        "किताब": ["hindi"],
+        "שָׁלוֹם": ["hebrew"],
+        "ם": [],
+        "☺\ufe0f": [],
+    }.items():
+        assert {session for session, _ in found(store, query)} == set(expected), query
+    (hit,) = store.search("大熊猫", sessions=["chinese"])
+    assert hit.snippet == "我有一只[熊猫]"
 
 
 def test_a_query_may_have_thousands_of_words(filled):
@@ -177,6 +200,12 @@ def test_sessions_and_collections_narrow_it(filled):
     assert found(filled, "cat", under=("user",)) == []
     assert found(filled, "cat", sessions=[]) == []
     assert found(filled, "cat", sessions=["nowhere"]) == []
+    say(filled, "users/", "a cat under an empty label")
+    assert {session for session, _ in found(filled, "cat", under=("users",))} == {
+        "users/",
+        "users/ana/facts",
+        "users/anabel",
+    }
 
 
 def test_namespaces_are_separate(filled, make_store):

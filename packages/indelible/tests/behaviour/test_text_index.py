@@ -204,8 +204,8 @@ def test_words_that_many_have_are_dropped_in_large_scopes(store, monkeypatch, in
     assert store.search("cats zebra", sessions=["s"])[0].dropped == ("cats",)
 
 
-@pytest.mark.parametrize("where", ["hidden", "expired", "elsewhere"])
-def test_common_words_find_where_rarer_ones_are_not_visible(
+@pytest.mark.parametrize("where", ["hidden", "expired", "elsewhere", "filtered out"])
+def test_common_words_find_where_rarer_ones_find_nothing(
     store, make_store, clock, monkeypatch, indexed_at_once, where
 ):
     for n in range(60):
@@ -216,10 +216,12 @@ def test_common_words_find_where_rarer_ones_are_not_visible(
     elif where == "expired":
         store.remember("other", "a zebra", ttl=5)
         clock.advance(5)
-    else:
+    elif where == "elsewhere":
         say(make_store(namespace="elsewhere"), "other", "a zebra")
+    else:
+        say(store, "other", "a zebra", role="assistant")
     set_large(monkeypatch, 50)
-    hits = store.search("cats zebra", k=100)
+    hits = store.search("cats zebra", k=100, where={"role": "user"})
     assert len(hits) == 60
     assert {hit.dropped for hit in hits} == {()}
 
@@ -238,7 +240,6 @@ def test_matches_that_a_filter_leaves_out_make_room_for_others(
     store, monkeypatch, indexed_only, large
 ):
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 4)
-    monkeypatch.setattr(plan, "SEARCH_RANKED", 4)
     if large:
         set_large(monkeypatch, 0)
     for n in range(200):

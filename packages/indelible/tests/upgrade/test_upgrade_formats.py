@@ -142,7 +142,7 @@ def test_reindex_completes_the_index_of_a_file(path, run_in_process):
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM unindexed").fetchone() == (0,)
         ((entries,),) = db.execute("SELECT count(*) FROM entry WHERE kind IN (1, 4, 5)")
-        ((indexed,),) = db.execute("SELECT count(*) FROM entry_text_docsize")
+        ((indexed,),) = db.execute("SELECT count(*) FROM entry_words_docsize")
         assert indexed == entries
         ((version,),) = db.execute("SELECT value FROM about WHERE name = 'oldest_format'")
         assert added in (0, entries)

@@ -138,6 +138,8 @@ def _get_type(value: object) -> type:
 def _is_equal(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_equal, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_equal(one[key], other[key]) for key in one)
     return _get_type(one) is _get_type(other) and one == other
 
 

@@ -46,7 +46,7 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     if scope is None:
         return None
     reader = _Reader(tx, op)
-    ids, statistics, rest = await _find_words(tx, dict(op.words), scope, op.limit)
+    ids, statistics, rest = await _find_words(tx, op.words, scope, op.limit)
     terms = frozenset(statistics.frequency)
     unindexed = await _read_unindexed(tx, reader, scope, terms)
     for term, others in unindexed.ids.items():
@@ -57,12 +57,12 @@ async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     more = stop < len(ordered) or rest
     if op.vector is not None:
         more = await _read_nearest(tx, reader, scope, op.vector, unindexed.near) or more
-    dropped = tuple(sorted({term for term, _ in op.words} - terms))
+    dropped = tuple(sorted(set(op.words) - terms))
     return MatchPage(reader.get_matches(), more, statistics, dropped)
 
 
 async def _find_words(
-    tx: Transaction, words: Mapping[str, str], scope: SearchScope, limit: int
+    tx: Transaction, words: Collection[str], scope: SearchScope, limit: int
 ) -> tuple[Ids, Statistics, bool]:
     """Find the entries with each word; also return whether there may be more of them.
 
@@ -80,10 +80,10 @@ async def _find_words(
     counts, ids = await _count_words(tx, words, scope)
     statistics = Statistics(scope.total, scope.average, counts)
     leading = ranking.choose_leading(statistics, limit)
-    missing = {term: words[term] for term in leading if term not in ids}
+    missing = leading - ids.keys()
     ids |= (await tx.find_words(missing, scope)).ids if missing else {}
     others = counts.keys() - leading
-    ids |= await _find_others(tx, {term: words[term] for term in others}, scope, ids, counts)
+    ids |= await _find_others(tx, others - ids.keys(), scope, ids, counts)
     return ids, statistics, bool(others)
 
 
@@ -98,7 +98,7 @@ def _drop_common(counts: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 async def _count_words(
-    tx: Transaction, words: Mapping[str, str], scope: SearchScope
+    tx: Transaction, words: Collection[str], scope: SearchScope
 ) -> tuple[dict[str, int], Ids]:
     """Count the entries with each word, leaving out common words as `_drop_common` does.
 
@@ -106,11 +106,11 @@ async def _count_words(
     """
     most = ranking.compute_common_count(scope.total)
     counts = await tx.count_words(words, scope, most + 1)
-    unknown = {term: words[term] for term in words if term not in counts}
+    unknown = set(words) - counts.keys()
     ids = dict((await tx.find_words(unknown, scope)).ids) if unknown else {}
     counts |= {term: len(each) for term, each in ids.items()}
     if not any(0 < count <= most for count in counts.values()):
-        common = {term: words[term] for term, count in counts.items() if count}
+        common = {term for term, count in counts.items() if count}
         counts |= await tx.count_words(common, scope, None) if common else {}
     kept = _drop_common(counts, scope.total)
     return kept, {term: each for term, each in ids.items() if term in kept}
@@ -118,19 +118,18 @@ async def _count_words(
 
 async def _find_others(
     tx: Transaction,
-    words: Mapping[str, str],
+    words: Collection[str],
     scope: SearchScope,
     ids: Mapping[str, Collection[int]],
     counts: Mapping[str, int],
 ) -> Ids:
     """Find which of the entries in `ids` have other words, too."""
-    among = frozenset[int]().union(*ids.values())
-    missing = {term: words[term] for term in words if term not in ids}
-    if not missing:
+    if not words:
         return {}
+    among = frozenset[int]().union(*ids.values())
     # Checking one entry takes longer than finding one by a word.
-    few = 2 * len(among) < sum(counts[term] for term in missing)
-    found = (await tx.find_words(missing, scope, among=among if few else None)).ids
+    few = 2 * len(among) < sum(counts[term] for term in words)
+    found = (await tx.find_words(words, scope, among=among if few else None)).ids
     return {term: among.intersection(each) for term, each in found.items()}
 
 

@@ -36,10 +36,8 @@ SEARCH_ENTRIES_MAX: Final = 100_000
 # rarer: it costs most and says least. In a scope of fewer entries all words are used.
 COMMON_WORD_SHARE: Final = 0.05
 COMMON_WORD_ENTRIES: Final = 5_000
-# The best matches by the index that are read, and those of them that are ranked with their
-# neighbours.
-SEARCH_MATCHES: Final = 128
-SEARCH_RANKED: Final = 64
+# The best matches by the index that are read and ranked with their neighbours.
+SEARCH_MATCHES: Final = 64
 # Entries that are indexed in one transaction.
 INDEX_PAGE: Final = 1000
 # Results of a search, the number of those that are skipped, and neighbours of each.

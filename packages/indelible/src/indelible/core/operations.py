@@ -338,14 +338,14 @@ class FindMatches(Operation[MatchPage | None]):
     """Find visible entries of these kinds by their words and vectors, by the engine's indexes.
 
     The scope is some sessions, or those `under` a collection, or all; `frozen` is the state of a
-    single session. Each word is given as it is compared and as it was written; the vector has
-    length 1, and is compared with those of its embedder. The result has `limit` entries, if there
+    single session. Words are normalized; the vector has length 1, and is compared with those of its
+    embedder. The result has `limit` entries, if there
     are so many, whose words are the rarest, and as many whose vectors are the nearest; an entry
     whose vector is of another dimension is the farthest. None says that there are no indexes: the
     plan then reads all entries and ranks them itself.
     """
 
-    words: tuple[tuple[str, str], ...]
+    words: tuple[str, ...]
     kinds: frozenset[Kind]
     limit: int
     sessions: tuple[str, ...] | None = None

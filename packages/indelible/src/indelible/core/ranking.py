@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -106,7 +106,7 @@ def compute_common_count(total: int) -> int:
     return max(1, int(total * COMMON_WORD_SHARE))
 
 
-def choose_leading(statistics: Statistics, limit: int) -> Collection[str]:
+def choose_leading(statistics: Statistics, limit: int) -> KeysView[str]:
     """Choose the words that decide which entries come first.
 
     At least `limit` entries have one of them that counts for more than all other words together,
@@ -151,34 +151,6 @@ def find_near(orders: Iterable[int]) -> set[int]:
     }
 
 
-def choose_best(
-    documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
-) -> list[Document]:
-    """Order the documents that have a word of the query by their own words, the best first."""
-    authors = _find_authors(documents, terms)
-    weights = _weigh(terms, authors, statistics)
-    scores = {
-        number: _score_words(counts, weights)
-        * (_AUTHOR_FACTOR if documents[number].authors & authors else 1.0)
-        for number, counts in _normalize(documents, statistics).items()
-    }
-    return [documents[number] for number in _sort(documents, scores)]
-
-
-def choose_nearest(documents: Sequence[Document]) -> list[Document]:
-    """Order the documents that can be compared by their similarity, the nearest first."""
-    scores = _list_similarities(documents)
-    return [documents[number] for number in _sort(documents, scores)]
-
-
-def _list_similarities(documents: Sequence[Document]) -> dict[int, float]:
-    return {
-        number: document.similarity
-        for number, document in enumerate(documents)
-        if document.similarity is not None
-    }
-
-
 def rank(
     documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
 ) -> list[Ranked]:
@@ -187,7 +159,11 @@ def rank(
     Of equal ones of a session, the newest comes first.
     """
     by_text = _score_text(documents, terms, statistics)
-    by_vector = _list_similarities(documents)
+    by_vector = {
+        number: document.similarity
+        for number, document in enumerate(documents)
+        if document.similarity is not None
+    }
     ranks: dict[int, dict[str, int]] = {}
     for name, scores in (("text", by_text), ("vector", by_vector)):
         for nth, number in enumerate(_sort(documents, scores), 1):
@@ -210,10 +186,6 @@ def _sort(documents: Sequence[Document], scores: Mapping[int, float]) -> list[in
     return sorted(scores, key=key)
 
 
-def _find_authors(documents: Sequence[Document], terms: frozenset[str]) -> frozenset[str]:
-    return terms & frozenset[str]().union(*(document.authors for document in documents))
-
-
 def _score_text(
     documents: Sequence[Document], terms: frozenset[str], statistics: Statistics
 ) -> dict[int, float]:
@@ -221,8 +193,10 @@ def _score_text(
 
     A message is found by its neighbours alone. A memory is not: it only counts for more.
     """
-    authors = _find_authors(documents, terms)
-    weights = _weigh(terms, authors, statistics)
+    authors = terms & frozenset[str]().union(*(document.authors for document in documents))
+    weights = {
+        term: statistics.weigh(term) * (_MINOR_SHARE if term in authors else 1.0) for term in terms
+    }
     own = _normalize(documents, statistics)
     # The words of each document and of its neighbours.
     windows = {number: dict(counts) for number, counts in own.items()}
@@ -261,15 +235,6 @@ def _score_sessions(
         for term, count in document.counts.items():
             own[term] = own.get(term, 0.0) + count
     return {session: _score_words(found, weights) for session, found in counts.items()}
-
-
-def _weigh(
-    terms: frozenset[str], authors: frozenset[str], statistics: Statistics
-) -> dict[str, float]:
-    """Compute the weights of words; the name of an author counts for less."""
-    return {
-        term: statistics.weigh(term) * (_MINOR_SHARE if term in authors else 1.0) for term in terms
-    }
 
 
 def _normalize(

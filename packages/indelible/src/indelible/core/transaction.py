@@ -172,14 +172,14 @@ class Transaction(ABC):
         """Read the index: by id, newest position first, after a place."""
 
     # The indexes of words and of vectors, for engines that have them. Entries are given as
-    # numbers (`rows.split_entry_id`), words as they are compared and as they were written.
+    # numbers (`rows.split_entry_id`), words as they are compared.
 
     async def find_scope(self, op: FindMatches) -> SearchScope | None:  # noqa: ARG002
         """Find the sessions that a search is about, active or not; None if there is no index."""
         return None
 
     async def count_words(
-        self, words: Mapping[str, str], scope: SearchScope, most: int | None
+        self, words: Collection[str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
         """Count the entries with each word in a large scope, up to `most`; an estimate will do.
 
@@ -188,7 +188,7 @@ class Transaction(ABC):
         raise NotImplementedError
 
     async def find_words(
-        self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
+        self, words: Collection[str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
         """Find the entries that have each word; only those in `among` are needed."""
         raise NotImplementedError

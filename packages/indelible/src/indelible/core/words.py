@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 # The tokenizer, as SQLite's full-text search names it: it splits at spaces and punctuation, and
-# removes case, diacritics and English endings. The indexes record it: another tokenizer needs a new
-# format of each, whose migration empties the index.
-TOKENIZER: Final = ("porter", "unicode61", "remove_diacritics", "2")
+# removes case, diacritics and English endings. Marks of other scripts, such as vowels, belong to
+# words; those that choose the form of an emoji do not. The indexes record it: other words need a
+# new format of each, whose migration empties the index.
+TOKENIZER: Final = (
+    *("porter", "unicode61", "remove_diacritics", "2"),
+    *("categories", "L* N* Co Mn Mc", "separators", "\ufe0e\ufe0f"),
+)
+# Scripts without spaces between words, whose characters are words each: Thai, Lao, Burmese, Khmer,
+# Japanese and Chinese.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+_SEGMENTS: Final = re.compile(f"[{_UNSPACED}]|[^{_UNSPACED}]+")
 # Function words, which say little about the subject of a text.
 _FUNCTION_WORDS: Final = """
     a an and any are as at be been being but by can could did do does doing done for from had has
@@ -31,15 +44,22 @@ class Token(NamedTuple):
 
 def tokenize(text: str) -> list[Token]:
     """Split a text into words."""
-    return [Token(*found) for found in _load_tokenizer()(text.encode("utf-8", "replace"), 4, None)]
+    tokens: list[Token] = []
+    at = 0
+    for segment in _SEGMENTS.findall(text):
+        data = segment.encode("utf-8", "replace")
+        found = _load_tokenizer()(data, 4, None)
+        tokens += [Token(at + start, at + stop, term) for start, stop, term in found]
+        at += len(data)
+    return tokens
 
 
 def list_terms(text: str) -> list[str]:
     """List the normalized words of a text."""
-    data = text.encode("utf-8", "replace")
-    terms: list[str] = _load_tokenizer()(
-        data, 4, None, include_offsets=False, include_colocated=False
-    )
+    terms: list[str] = []
+    for segment in _SEGMENTS.findall(text):
+        data = segment.encode("utf-8", "replace")
+        terms += _load_tokenizer()(data, 4, None, include_offsets=False, include_colocated=False)
     return terms
 
 
@@ -49,6 +69,14 @@ def _load_tokenizer() -> Callable[..., Any]:
     import apsw  # noqa: PLC0415
 
     return apsw.Connection("").fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
+
+
+def hash_term(term: str) -> int:
+    """Return the number of a word. The indexes have numbers, so that erased words are not in them.
+
+    Two words may have the same number: the words of entries that were found are counted again.
+    """
+    return zlib.crc32(term.encode())
 
 
 def choose_words(query: str) -> dict[str, str]:
@@ -92,7 +120,11 @@ def build_snippet(text: str, terms: Collection[str]) -> str:
     for token in tokens:
         if token.start < at or token.stop > stop:
             continue
-        parts += [data[at : token.start], b"[", data[token.start : token.stop], b"]"]
+        if token.start == at and parts:
+            # The next character of a word in a script without spaces.
+            parts[-1:] = [data[at : token.stop], b"]"]
+        else:
+            parts += [data[at : token.start], b"[", data[token.start : token.stop], b"]"]
         at = token.stop
     parts.append(data[at:stop])
     cut = b"".join(parts).decode("utf-8", "ignore")

@@ -102,7 +102,7 @@ async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
     elif op.under is not None:
         # "0" is the character after "/".
         bounds = (each.encode() for each in (op.under, f"{op.under}/", f"{op.under}0"))
-        below = f"{_SESSIONS} AND (name = $2 OR name > $3 AND name < $4)"
+        below = f"{_SESSIONS} AND (name = $2 OR name >= $3 AND name < $4)"
         sessions = Sql(below, (context.namespace, *bounds))
     else:
         sessions = Sql(f"{_SESSIONS} LIMIT $2", (context.namespace, _SESSIONS_MAX + 1))

@@ -1,14 +1,12 @@
 """The columns of an entry for search, and the maintenance of the index of words.
 
-The row of an entry has a hash of each of its words, in an array with a GIN index. So the index is
-written and deleted with the entry. Two words may have the same hash: the plan counts the words of
-the entries that were found. The row also has the vector, at length 1 in single precision.
+The row of an entry has the numbers of its words, in an array with a GIN index. So the index is
+written and deleted with the entry. The row also has the vector, at length 1 in single precision.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
@@ -19,7 +17,7 @@ from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
 from indelible.core.similarity import round_unit
-from indelible.core.words import list_terms
+from indelible.core.words import hash_term, list_terms
 from indelible.model import Kind
 
 _IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"
@@ -89,8 +87,8 @@ def parse_vector(sent: bytes) -> tuple[float, ...]:
 
 
 def hash_terms(terms: Collection[str]) -> list[int]:
-    """Hash words, to signed 32-bit integers as the column has them."""
-    numbers = map(zlib.crc32, map(str.encode, terms))
+    """Return the numbers of words, as signed integers."""
+    numbers = map(hash_term, terms)
     return list(struct.unpack(f"{len(terms)}i", struct.pack(f"{len(terms)}I", *numbers)))
 
 

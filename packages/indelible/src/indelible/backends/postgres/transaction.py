@@ -408,14 +408,14 @@ class PostgresTransaction(Transaction):
 
     async def count_words(
         self,
-        words: Mapping[str, str],
+        words: Collection[str],
         scope: SearchScope,
         most: int | None,  # noqa: ARG002 (nothing is counted)
     ) -> dict[str, int]:
         return await search.count_words(words, scope)
 
     async def find_words(
-        self, words: Mapping[str, str], scope: SearchScope, *, among: Collection[int] | None = None
+        self, words: Collection[str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
         return await search.find_words([*words], scope, among)
 

@@ -53,14 +53,14 @@ def check_engine(db: SqliteConnection) -> tuple[str, ...]:
     problems: list[str] = []
     owners = {
         "entry": "id >> 32",
-        "entry_text_docsize": "id >> 32",
+        "entry_words_docsize": "id >> 32",
         "entry_vector": "entry >> 32",
         "unindexed": "entry >> 32",
         **dict.fromkeys(PARTS, "session"),
     }
     try:
         # The check of FTS5 takes its own cache for the file; a query makes it look again.
-        db.execute("SELECT rowid FROM entry_text LIMIT 1")
+        db.execute("SELECT rowid FROM entry_words LIMIT 1")
         found = db.execute("PRAGMA integrity_check")
         problems += [str(text) for (text,) in found if text != "ok"]
         problems += [f"the file {text}" for text in compare_schema(db)]

@@ -10,7 +10,7 @@ from typing import Final
 
 from indelible.backends.sqlite.checksums import CONTENT
 from indelible.backends.sqlite.connection import SqliteConnection
-from indelible.backends.sqlite.text_index import read_totals
+from indelible.backends.sqlite.text_index import format_term, read_totals
 from indelible.core.checksums import CHECKSUM_MASK, compute_session_salt
 from indelible.core.limits import COMMON_WORD_ENTRIES, LOG_ENTRIES_MAX
 from indelible.core.operations import FindMatches, StoredEntry
@@ -26,9 +26,11 @@ _SPANS_MAX: Final = 128
 
 Span = tuple[int, int]
 
-_FIND: Final = "SELECT rowid FROM entry_text WHERE entry_text MATCH ? AND rowid >= ? AND rowid < ?"
+_FIND: Final = (
+    "SELECT rowid FROM entry_words WHERE entry_words MATCH ? AND rowid >= ? AND rowid < ?"
+)
 _COUNT: Final = f"SELECT count(*) FROM ({_FIND} LIMIT ?)"
-_COUNT_ENTRIES: Final = "SELECT count(*) FROM entry_text_docsize WHERE id >= ? AND id < ?"
+_COUNT_ENTRIES: Final = "SELECT count(*) FROM entry_words_docsize WHERE id >= ? AND id < ?"
 _SESSIONS: Final = "SELECT number, name FROM session WHERE namespace = ?"
 _UNINDEXED: Final = """
     SELECT entry FROM unindexed WHERE entry >> 32 IN (SELECT number FROM session WHERE namespace = ?
@@ -54,7 +56,7 @@ def find_scope(db: SqliteConnection, op: FindMatches) -> SearchScope:
         one = f"{_SESSIONS} AND name = ?"
         found = [row for name in op.sessions for row in db.execute(one, (db.namespace, name))]
     elif op.under is not None:
-        below = f"{_SESSIONS} AND (name = ? OR name > ? AND name < ?)"
+        below = f"{_SESSIONS} AND (name = ? OR name >= ? AND name < ?)"
         # "0" is the character after "/".
         bounds = (op.under, f"{op.under}/", f"{op.under}0")
         found = db.execute(below, (db.namespace, *bounds))
@@ -80,7 +82,7 @@ def _build_spans(names: Collection[int] | None) -> list[Span]:
 
 
 def count_words(
-    db: SqliteConnection, words: Mapping[str, str], scope: SearchScope, most: int | None
+    db: SqliteConnection, words: Collection[str], scope: SearchScope, most: int | None
 ) -> dict[str, int]:
     """Count the entries with each word; for many ranges, by its share of all between them."""
     spans, share = _build_spans(scope.names), 1.0
@@ -89,26 +91,26 @@ def count_words(
         spans, share = [(spans[0][0], spans[-1][1])], scope.total / stored
     limit = -1 if most is None else math.ceil(most / share)
     counts = {
-        term: sum(db.execute(_COUNT, (f'"{written}"', *span, limit))[0][0] for span in spans)
-        for term, written in words.items()
+        term: sum(db.execute(_COUNT, (format_term(term), *span, limit))[0][0] for span in spans)
+        for term in words
     }
     return {term: math.ceil(count * share) for term, count in counts.items()}
 
 
-def find_words(db: SqliteConnection, words: Mapping[str, str], scope: SearchScope) -> Occurrences:
+def find_words(db: SqliteConnection, words: Collection[str], scope: SearchScope) -> Occurrences:
     """Find the entries that have each word."""
-    ids = {term: _find_word(db, written, scope.names) for term, written in words.items()}
+    ids = {term: _find_word(db, format_term(term), scope.names) for term in words}
     return Occurrences(scope.total, scope.average, ids)
 
 
 def _find_word(db: SqliteConnection, written: str, names: Collection[int] | None) -> list[int]:
-    phrase, spans = f'"{written}"', _build_spans(names)
+    spans = _build_spans(names)
     if names is not None and len(spans) > 1:
         most = _SPAN_ROWS * len(spans)
-        found = db.execute(f"{_FIND} LIMIT ?", (phrase, spans[0][0], spans[-1][1], most))
+        found = db.execute(f"{_FIND} LIMIT ?", (written, spans[0][0], spans[-1][1], most))
         if len(found) < most:
             return [each for (each,) in found if split_entry_id(each)[0] in names]
-    return [each for span in spans for (each,) in db.execute(_FIND, (phrase, *span))]
+    return [each for span in spans for (each,) in db.execute(_FIND, (written, *span))]
 
 
 def find_unindexed(db: SqliteConnection, scope: SearchScope, limit: int) -> list[int]:

@@ -1,7 +1,7 @@
 """The indexes of words and of vectors, written in the transactions of the entries.
 
-The index of words is an FTS5 table without content: to remove an entry, FTS5 needs its text again.
-The table `unindexed` names the entries that are in neither index.
+The index of words is an FTS5 table of their numbers, without content: to remove an entry, FTS5
+needs them again. The table `unindexed` names the entries that are in neither index.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
 from indelible.core.rows import KIND_BY_NUMBER, KIND_NUMBER, split_entry_id
 from indelible.core.similarity import pack_unit
-from indelible.core.words import list_terms
+from indelible.core.words import hash_term, list_terms
 
 # Entries that are indexed at once. FTS5 writes a segment for each transaction, which takes about as
 # long as writing the entry itself. Until then, searches read the waiting entries.
@@ -23,23 +23,32 @@ PORTION: Final = 64
 
 _IS_SEARCHED: Final = f"kind IN ({', '.join(str(KIND_NUMBER[kind]) for kind in SEARCHED_KINDS)})"
 _NUMBERS: Final = frozenset(KIND_NUMBER[kind] for kind in SEARCHED_KINDS)
-_ADD_TEXT: Final = "INSERT INTO entry_text (rowid, text) VALUES (?, ?)"
+_ADD_TEXT: Final = "INSERT INTO entry_words (rowid, words) VALUES (?, ?)"
 _ADD_VECTOR: Final = "INSERT INTO entry_vector VALUES (?, ?, ?)"
 _ADD_UNINDEXED: Final = "INSERT OR IGNORE INTO unindexed VALUES (?)"
-_REMOVE_TEXT: Final = "INSERT INTO entry_text (entry_text, rowid, text) VALUES ('delete', ?, ?)"
+_REMOVE_TEXT: Final = "INSERT INTO entry_words (entry_words, rowid, words) VALUES ('delete', ?, ?)"
 _COUNT_WAITING: Final = "SELECT count(*) FROM (SELECT 1 FROM unindexed LIMIT ?)"
 _WAITING: Final = """
     SELECT id, kind, payload FROM unindexed JOIN entry ON id = entry
     WHERE entry >= ? ORDER BY entry LIMIT ?"""
 # FTS5 has a row in this table for each row of the index.
 _INDEXED: Final = """
-    SELECT words.id, kind, payload, sz, embedder, vector FROM entry_text_docsize AS words
+    SELECT words.id, kind, payload, sz, embedder, vector FROM entry_words_docsize AS words
     LEFT JOIN entry ON entry.id = words.id LEFT JOIN entry_vector ON entry = words.id
     WHERE words.id >= ? AND words.id < ? ORDER BY words.id"""
 _MISSING: Final = f"""
     SELECT 1 FROM entry AS own WHERE id >= ? AND id < ? AND {_IS_SEARCHED}
-    AND NOT EXISTS (SELECT 1 FROM entry_text_docsize AS words WHERE words.id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM entry_words_docsize AS words WHERE words.id = own.id)
     AND NOT EXISTS (SELECT 1 FROM unindexed WHERE entry = own.id) LIMIT 1"""
+
+
+def format_term(term: str) -> str:
+    """Format the number of a word as the index has it."""
+    return f"{hash_term(term):x}"
+
+
+def _format_text(text: str) -> str:
+    return " ".join(map(format_term, list_terms(text)))
 
 
 # Writing
@@ -70,7 +79,7 @@ def _index(db: SqliteConnection, rows: Sequence[Sequence[Any]]) -> int:
         if indexed is None:
             damaged.append((entry_id,))
             continue
-        texts.append((entry_id, indexed.text))
+        texts.append((entry_id, _format_text(indexed.text)))
         if indexed.vector is not None and indexed.embedder is not None:
             vectors.append((entry_id, indexed.embedder, pack_unit(indexed.vector)))
     db.execute_many(_ADD_TEXT, texts)
@@ -92,7 +101,7 @@ def remove_entries(db: SqliteConnection, low: int, high: int) -> None:
             drop_indexes(db)
             texts = []
             break
-        texts.append((entry_id, indexed.text))
+        texts.append((entry_id, _format_text(indexed.text)))
     if texts:
         db.execute_many(_REMOVE_TEXT, texts)
     for table in ("entry_vector", "unindexed"):
@@ -101,7 +110,7 @@ def remove_entries(db: SqliteConnection, low: int, high: int) -> None:
 
 def drop_indexes(db: SqliteConnection) -> None:
     """Empty the indexes. Searches then read the entries, until they are built again."""
-    db.execute("INSERT INTO entry_text (entry_text) VALUES ('delete-all')")
+    db.execute("INSERT INTO entry_words (entry_words) VALUES ('delete-all')")
     db.execute("DELETE FROM entry_vector")
     db.execute(f"INSERT OR IGNORE INTO unindexed SELECT id FROM entry WHERE {_IS_SEARCHED}")
 
@@ -126,7 +135,7 @@ def index_missing(db: SqliteConnection, op: IndexText) -> IndexResult:
 
 def read_totals(db: SqliteConnection) -> tuple[int, int]:
     """Return the number of entries and of words in the index."""
-    rows = db.execute("SELECT block FROM entry_text_data WHERE id = 1")
+    rows = db.execute("SELECT block FROM entry_words_data WHERE id = 1")
     numbers = _parse_integers(rows[0][0]) if rows else []
     return (numbers[0], numbers[1]) if len(numbers) > 1 else (0, 0)
 

@@ -437,13 +437,13 @@ class SqliteTransaction(Transaction):
         return search.find_scope(self._db, op) if self._db.indexes_text else None
 
     async def count_words(
-        self, words: Mapping[str, str], scope: SearchScope, most: int | None
+        self, words: Collection[str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
         return search.count_words(self._db, words, scope, most)
 
     async def find_words(
         self,
-        words: Mapping[str, str],
+        words: Collection[str],
         scope: SearchScope,
         *,
         among: Collection[int] | None = None,  # noqa: ARG002 (FTS5 finds all as fast)

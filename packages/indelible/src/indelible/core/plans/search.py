@@ -20,7 +20,6 @@ from indelible.core.limits import (
     PAGE_ENTRIES_MAX,
     SEARCH_ENTRIES_MAX,
     SEARCH_MATCHES,
-    SEARCH_RANKED,
 )
 from indelible.core.operations import (
     FindMatches,
@@ -72,20 +71,20 @@ def search(request: SearchRequest) -> Plan[list[Hit]]:
         request = request._replace(vector=tuple(scale_to_unit(request.vector)))
     query: Mapping[str, str] = words.choose_words(request.text or "")
     wanted = request.offset + request.k
-    scale = 1
+    limit = SEARCH_MATCHES
     # In few steps, since pages fit together if the same documents were ranked for them.
-    while SEARCH_RANKED * scale < 2 * wanted:
-        scale *= 4
+    while limit < 2 * wanted:
+        limit *= 4
     attempts = 0
     while True:
         try:
-            found = yield from _find(request, query, scale)
+            found = yield from _find(request, query, limit)
             ranked = ranking.rank([*found.documents.values()], found.terms, found.statistics)
             if found.more and len(ranked) < wanted:
-                scale *= 4
+                limit *= 4
                 continue
-            if found.dropped and not found.entries:
-                # The rarer words occur only in entries that are not visible.
+            if found.dropped and not ranked:
+                # The rarer words occur only in entries that are hidden or filtered out.
                 query = found.dropped
                 continue
             return (yield from _build_hits(ranked[request.offset : wanted], found, request.around))
@@ -96,15 +95,15 @@ def search(request: SearchRequest) -> Plan[list[Hit]]:
                 raise
 
 
-def _find(request: SearchRequest, query: Mapping[str, str], scale: int) -> Plan[Found]:
+def _find(request: SearchRequest, query: Mapping[str, str], limit: int) -> Plan[Found]:
     """Find the candidates: by the engine's indexes, or by reading everything."""
     found = Found(frozenset(query))
     frozen = (yield from _read_snapshot(request)) if request.as_of is not None else None
     page = yield from perform(
         FindMatches(
-            tuple(query.items()),
+            tuple(query),
             request.kinds,
-            SEARCH_MATCHES * scale,
+            limit,
             request.sessions,
             request.under,
             frozen,
@@ -118,10 +117,12 @@ def _find(request: SearchRequest, query: Mapping[str, str], scale: int) -> Plan[
         found.terms -= frozenset(page.dropped)
         found.dropped = {term: query[term] for term in page.dropped}
         documents = _list_matches(found, page, request)
-    indexed = page is not None
-    _keep_best(found, documents, request, SEARCH_RANKED * scale if indexed else len(documents))
+    _check_dimensions(documents, request)
+    for document in documents:
+        if document.counts or document.similarity is not None:
+            found.documents[document.session, document.position] = document
     if Kind.MESSAGE in request.kinds:
-        yield from _add_neighbours(found, request, indexed=indexed)
+        yield from _add_neighbours(found, request, indexed=page is not None)
     return found
 
 
@@ -131,18 +132,6 @@ def _read_snapshot(request: SearchRequest) -> Plan[FrozenView]:
     found = yield from read_snapshots(request.sessions[0], (request.as_of,))
     (record,) = found.records
     return found.head.freeze(view.freeze(record.view, record.end))
-
-
-def _keep_best(
-    found: Found, documents: Sequence[Document], request: SearchRequest, best: int
-) -> None:
-    """Keep the `best` documents by words, and as many by vectors."""
-    _check_dimensions(documents, request)
-    for ordered in (
-        ranking.choose_best(documents, found.terms, found.statistics),
-        ranking.choose_nearest(documents),
-    ):
-        found.documents |= {(each.session, each.position): each for each in ordered[:best]}
 
 
 def _add_neighbours(found: Found, request: SearchRequest, *, indexed: bool) -> Plan[None]:

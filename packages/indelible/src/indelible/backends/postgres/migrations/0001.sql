@@ -84,7 +84,8 @@ CREATE INDEX entry_item ON indelible.entry (session, item, position DESC) WHERE 
 -- moves it into the index.
 CREATE INDEX entry_words ON indelible.entry USING gin (words) WITH (gin_pending_list_limit = 512)
     WHERE words IS NOT NULL;
-COMMENT ON INDEX indelible.entry_words IS 'words by porter unicode61 remove_diacritics 2';
+COMMENT ON INDEX indelible.entry_words IS
+    'porter unicode61 remove_diacritics 2 categories L* N* Co Mn Mc separators \ufe0e\ufe0f';
 -- What the index of words lacks: a search reads these entries, and reindex completes them.
 CREATE INDEX entry_unindexed ON indelible.entry (session, position)
     WHERE words IS NULL AND kind IN (1, 4, 5);

@@ -62,13 +62,12 @@ CREATE INDEX entry_item ON entry (
         CAST(payload AS TEXT), CASE kind WHEN 5 THEN '$.memory.id' ELSE '$.checkpoint.id' END) END, -id
 ) WHERE kind IN (5, 7);
 
--- The words of messages, summaries and memories. The row id is that of the entry. The text itself is in
--- the entry alone; to remove an entry from the index, its text is given again. With secure-delete, its
--- words then leave the file.
-CREATE VIRTUAL TABLE entry_text USING fts5 (
-    text, content='', tokenize='porter unicode61 remove_diacritics 2'
-);
-INSERT INTO entry_text (entry_text, rank) VALUES ('secure-delete', 1);
+-- The words of messages, summaries and memories, as numbers (`core.words.hash_term`): FTS5 keeps the
+-- beginnings of some words that were deleted. The row id is that of the entry. To remove an entry from
+-- the index, its words are given again; with secure-delete, they then leave its pages.
+CREATE VIRTUAL TABLE entry_words USING fts5 (words, content='', detail=none, tokenize='ascii');
+INSERT INTO entry_words (entry_words, rank) VALUES ('secure-delete', 1);
+INSERT INTO about VALUES ('tokenizer', 'porter unicode61 remove_diacritics 2 categories L* N* Co Mn Mc separators \ufe0e\ufe0f');
 
 -- Vectors of summaries and memories, at length 1 in single precision. The entry has the vector as it
 -- was given.
