@@ -120,20 +120,21 @@ def _to_message(message: Any) -> Any:
     if isinstance(message, Mapping):
         found = dict(message)
         if "role" in found:
-            found["role"] = _to_role(found["role"])
+            found["role"] = to_role(found["role"])
         if "content" in found:
             found["content"] = _to_plain(found["content"])
         return found
     for name in ("role", "type"):
         if hasattr(message, name) and hasattr(message, "content"):
-            role = _to_role(getattr(message, name))
+            role = to_role(getattr(message, name))
             return {"role": role, "content": _to_plain(message.content)}
     if isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str | Enum):
-        return {"role": _to_role(message[0]), "content": _to_plain(message[1])}
+        return {"role": to_role(message[0]), "content": _to_plain(message[1])}
     return message
 
 
-def _to_role(value: Any) -> Any:
+def to_role(value: Any) -> Any:
+    """Convert a role to plain text, with the name that the kit has for it."""
     role = _to_plain(value)
     return _ROLES.get(role, role) if isinstance(role, str) else role
 
