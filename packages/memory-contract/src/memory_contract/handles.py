@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ async def to_coroutine(answer: Any) -> Any:
     return await answer
 
 
-class StepwiseAwait:
+class StepwiseAwait(Generator[Any, Any, Any]):
     """Awaits something; `on_suspension` is called each time that it suspends."""
 
     def __init__(self, awaitable: Awaitable[Any], on_suspension: Callable[[], None]) -> None:
@@ -55,19 +55,13 @@ class StepwiseAwait:
     def __await__(self) -> StepwiseAwait:
         return self
 
-    def __iter__(self) -> StepwiseAwait:
-        return self
-
-    def __next__(self) -> Any:
+    def send(self, _: Any) -> Any:
+        """Go on until it suspends again; what it waited for gives it no value."""
         return self._suspend(next(self._steps))
 
     def throw(self, *error: Any) -> Any:
         """Raise an error, such as a cancellation, where it belongs."""
         return self._suspend(self._steps.throw(*error))
-
-    def close(self) -> None:
-        """End what is awaited."""
-        self._steps.close()
 
     def _suspend(self, step: Any) -> Any:
         self._on_suspension()

@@ -288,13 +288,26 @@ class Assigned:
         self.get_history = inner.get_history
 
 
-@pytest.mark.parametrize("kind", [Delegating, Assigned])
+class Computed(Plain):
+    """A store whose methods are made when they are asked for."""
+
+    @property
+    def add_messages(self):
+        return lambda session, messages: Plain.add_messages(self, session, messages)
+
+    @functools.cached_property
+    def get_history(self):
+        return lambda session: Plain.get_history(self, session)
+
+
+@pytest.mark.parametrize("kind", [Delegating, Assigned, lambda inner: Computed()])
 def test_methods_need_not_be_those_of_the_class(path, kind):
     store = record(kind(Plain()), path)
     store.add_messages("s", [HELLO])
     assert store.get_history("s") == [HELLO]
     get_trace_writer(store).close()
     assert [op.op for op in lines(path)] == ["append", "read"]
+    assert not lines(path, DroppedLines)
 
 
 def test_a_method_may_be_made_of_another(path):

@@ -106,7 +106,8 @@ class _Recording:
         except (OSError, ValueError) as error:
             log.warning("nothing is recorded: cannot write a trace to %s: %s", self.path, error)
             return store
-        return build_proxy_class(type(store))(
+        kind: Any = type(store)
+        return build_proxy_class(kind)(
             store,
             # Objects that are one session each come and go by the thousand: together they are one
             # store.

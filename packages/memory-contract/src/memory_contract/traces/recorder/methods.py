@@ -37,6 +37,8 @@ class MethodSpec:
     removes: bool = False
     # Whether it closes the store.
     closes: bool = False
+    # Whether it is no method, but a property that reads.
+    is_property: bool = False
 
 
 MethodSpecs = Mapping[str, MethodSpec]
@@ -417,7 +419,7 @@ def build_langchain_methods(session: str, hasher: Hasher) -> MethodSpecs:
         "add_user_message": MethodSpec(lambda message: add_text(message, role="user")),
         "add_ai_message": MethodSpec(lambda message: add_text(message, role="assistant")),
         "aget_messages": MethodSpec(read, record_messages),
-        "messages": MethodSpec(read, record_messages),
+        "messages": MethodSpec(read, record_messages, is_property=True),
     }
     for letter in ("", "a"):
         found[f"{letter}add_messages"] = MethodSpec(add, None, (0, "messages"))

@@ -278,7 +278,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         if known is not None and known[0] == getattr(store, name):
             return known[1]
         recorder, spec = self._self_recorder, self._self_methods.get(name)
-        if spec is not None and _is_property(store, name):
+        if spec is not None and spec.is_property:
             return recorder.call(spec, name, lambda: getattr(store, name))
         found = getattr(store, name)
         if spec is None and name in ("close", "aclose"):
@@ -362,7 +362,7 @@ _CONTEXT_METHODS: Final = frozenset({"__enter__", "__exit__", "__aenter__", "__a
 
 
 @functools.lru_cache
-def build_proxy_class(kind: type) -> type[RecordingProxy]:
+def build_proxy_class(kind: Any) -> type[RecordingProxy]:
     """Build the class of proxies for stores of a class: it looks like that class, too.
 
     Python looks for special methods, and `dataclasses` for fields, in the class of an object.
@@ -388,13 +388,6 @@ def _current_task() -> Any:
     except RuntimeError:
         # A store may be awaited by an event loop that is not asyncio's.
         return None
-
-
-def _is_property(store: Any, name: str) -> bool:
-    found = inspect.getattr_static(store, name, None)
-    return isinstance(found, property | functools.cached_property) or not callable(
-        getattr(store, name)
-    )
 
 
 def _list_batch(spec: MethodSpec, arguments: Any, options: Any) -> tuple[Any, Any]:

@@ -302,7 +302,7 @@ class TraceWriter:
     def _warn(self, lines: int, why: str) -> None:
         if lines and time.monotonic() - self._warned_at > WARNING_S:
             self._warned_at = time.monotonic()
-            log.warning("calls missing from the trace %s: %d (%s)", self.path, lines, why)
+            log.warning("calls that are not in the trace %s: %d (%s)", self.path, lines, why)
 
     # Files
 
