@@ -25,6 +25,7 @@ from memory_contract.history import CORRUPTED, NOT_FOUND, Operation
 from memory_contract.traces.diagnosis.absences import find_absences, find_duplicates
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import (
+    BY_ID,
     FIELD,
     REMOVERS,
     OtherCall,
@@ -144,17 +145,18 @@ def _strip_given_ids(ops: list[TraceOperation]) -> Iterator[TraceOperation]:
     appended = {strip_fields(token) for op in ops for token in op.ids}
 
     def strip(token: str) -> str:
+        if not token.startswith(BY_ID) or strip_fields(token) in appended:
+            return token
         without = strip_id(token)
-        given = strip_fields(token) not in appended and strip_fields(without) in appended
-        return without if given else token
+        return without if strip_fields(without) in appended else token
 
     for op in ops:
-        if op.op == "read" and isinstance(op.value, tuple):
-            yield replace(op, value=tuple(map(strip, op.value)))
-        elif op.op == "pop" and isinstance(op.value, str):
-            yield replace(op, value=strip(op.value))
-        else:
-            yield op
+        value = op.value
+        if op.op == "read" and isinstance(value, tuple):
+            value = tuple(map(strip, value))
+        elif op.op == "pop" and isinstance(value, str):
+            value = strip(value)
+        yield op if value == op.value else replace(op, value=value)
 
 
 def _forget_late_result(op: TraceOperation, until: int) -> TraceOperation:
