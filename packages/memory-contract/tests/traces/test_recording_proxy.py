@@ -324,6 +324,20 @@ def test_a_method_may_be_made_of_another(path):
     assert not lines(path, DroppedLines)
 
 
+def test_what_the_store_lacks_is_looked_up_once(path):
+    asked = []
+
+    class Asked(Plain):
+        def __getattr__(self, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    store = record(Asked(), path)
+    asked.clear()
+    assert not hasattr(store, "compact")
+    assert asked == ["compact"]
+
+
 def test_a_store_that_is_recorded_already_is_not_recorded_twice(store, path):
     again = record(store, path)
     again.add_messages("s", [HELLO])

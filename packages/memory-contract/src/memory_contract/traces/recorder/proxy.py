@@ -146,7 +146,7 @@ class CallRecorder:
         arguments: tuple[Any, ...] = (),
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """Call a method, and record the call."""
+        """Call a method, and record the call; wrapt passes the instance, too."""
         arguments, options = _list_batch(spec, arguments, options)
         record = self.begin(spec, name, arguments, options)
         self.start(record)
@@ -200,8 +200,11 @@ class CallRecorder:
             self.writer.leave()
 
 
-# For proxies' own attributes, past their `__getattribute__`.
-_get: Final = wrapt.BaseObjectProxy.__getattribute__
+# A store without one of them must not look like a context manager.
+_CONTEXT_METHODS: Final = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
+# For proxies' own attributes. wrapt's form would ask `__getattr__`, which Python asks, too: what
+# the store lacks would be looked up twice.
+_get: Final = object.__getattribute__
 
 
 # The first versions of wrapt 2 cannot be subscripted at runtime.
@@ -242,7 +245,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
-    look iterable; `build_proxy_class` adds it for a store that is.
+    look iterable; `build_proxy_class` adds what a store's class has, and hides what it lacks.
     """
 
     def __init__(
@@ -267,6 +270,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         self._self_wrappers: dict[str, tuple[Any, Any]] = {}
 
     def __getattribute__(self, name: str) -> Any:
+        # None in a class says that it has no such method; `hasattr` must say so, too.
         if name in _CONTEXT_METHODS and getattr(type(self), name) is None:
             raise AttributeError(name)
         return _get(self, name)
@@ -355,10 +359,6 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
 
     def __repr__(self) -> str:
         return repr(self.__wrapped__)
-
-
-# A store without one of them must not look like a context manager.
-_CONTEXT_METHODS: Final = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
 
 
 @functools.lru_cache
