@@ -195,10 +195,25 @@ class Plain:
             yield message
 
 
-@pytest.mark.parametrize("name", ["__enter__", "__exit__", "__aenter__", "__aexit__"])
-def test_only_a_context_manager_looks_like_one(store, path, name):
+@pytest.mark.parametrize(
+    "name", ["__enter__", "__exit__", "__aenter__", "__aexit__", "__getitem__", "__setitem__"]
+)
+def test_only_a_store_with_special_methods_looks_like_one(store, path, name):
     assert hasattr(store, name)
     assert not hasattr(record(Plain(), path), name)
+
+
+def test_only_a_store_with_a_length_has_one(path):
+    class Long(Plain):
+        def __len__(self):
+            return 0
+
+    long, plain = record(Long(), path), record(Plain(), path)
+    assert len(long) == 0
+    assert not long
+    assert plain
+    assert isinstance(long, collections.abc.Sized)
+    assert not isinstance(plain, collections.abc.Sized)
 
 
 def test_only_a_context_manager_is_an_instance_of_one(store, path):

@@ -200,8 +200,13 @@ class CallRecorder:
             self.writer.leave()
 
 
-# A store without one of them must not look like a context manager.
-_CONTEXT_METHODS: Final = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
+# A store without them must not look like a context manager or a container.
+_OPTIONAL_METHODS: Final = frozenset(
+    {
+        *("__enter__", "__exit__", "__aenter__", "__aexit__"),
+        *("__len__", "__getitem__", "__setitem__", "__delitem__"),
+    }
+)
 # For proxies' own attributes. wrapt's form would ask `__getattr__`, which Python asks, too: what
 # the store lacks would be looked up twice.
 _get: Final = object.__getattribute__
@@ -271,7 +276,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
 
     def __getattribute__(self, name: str) -> Any:
         # None in a class says that it has no such method; `hasattr` must say so, too.
-        if name in _CONTEXT_METHODS and getattr(type(self), name) is None:
+        if name in _OPTIONAL_METHODS and getattr(type(self), name) is None:
             raise AttributeError(name)
         return _get(self, name)
 
@@ -368,7 +373,7 @@ def build_proxy_class(kind: Any) -> type[RecordingProxy]:
     Python looks for special methods, and `dataclasses` for fields, in the class of an object.
     """
     members: dict[str, Any] = dict.fromkeys(
-        name for name in _CONTEXT_METHODS if not hasattr(kind, name)
+        name for name in _OPTIONAL_METHODS if not hasattr(kind, name)
     )
     if hasattr(kind, "__iter__"):
         members["__iter__"] = lambda self: iter(self.__wrapped__)
