@@ -1,10 +1,14 @@
 """Right stores that return messages in forms of their own: none of them is accused."""
 
+import enum
+import types
 import uuid
 
+import pydantic
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from memory_contract import Undecided, explain_trace, record
+from memory_contract import Ok, Undecided, explain_trace, record
 from memory_contract.traces.format import TraceOperation, read_trace
 from memory_contract.traces.recorder import get_trace_writer
 
@@ -112,6 +116,40 @@ def test_a_role_that_has_two_names_is_the_same_in_what_is_appended(path):
         store.add_messages("s", [{"role": role, "content": role}])
         store.get_history("s")
     assert not explained(store, path).names
+
+
+class Role(enum.Enum):
+    USER = "user"
+
+
+class Named(pydantic.BaseModel):
+    role: str
+    content: str
+    name: str | None = None
+    id: str | None = None
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [HumanMessage("a", id="1"), AIMessage("b", id="2")],
+        [
+            AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c"}]),
+            ToolMessage("found", tool_call_id="c"),
+        ],
+        [Named(role="user", content="a", name="ana"), Named(role="user", content="b", id="2")],
+        [types.SimpleNamespace(role=Role.USER, content="a")],
+        [{"role": Role.USER, "content": "a"}],
+    ],
+)
+def test_messages_come_back_as_what_they_were_appended_as(path, messages):
+    store = record(Messages(lambda message: message), path, fresh=True)
+    for message in messages:
+        store.add_messages("s", [message])
+        store.get_history("s")
+    found = explained(store, path)
+    assert isinstance(found.verdict, Ok)
+    assert not found.unjudged
 
 
 def test_messages_under_a_name_are_read(path):

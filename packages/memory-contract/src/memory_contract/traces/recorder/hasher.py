@@ -100,7 +100,8 @@ class Hasher:
             if name not in ("role", "content") and value not in _NOTHING
         }
         # Stores may give a role back in capitals, or as LangChain calls it.
-        role, content = to_role(str(message.get("role")).lower()), message.get("content")
+        role = to_role(str(to_role(message.get("role"))).lower())
+        content = message.get("content")
         text = content if isinstance(content, str) else to_canonical_json(content)
         token = self.digest(f"{role}\0{text}")
         if isinstance(own := rest.get("id"), str):

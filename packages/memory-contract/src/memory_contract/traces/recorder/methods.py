@@ -17,8 +17,8 @@ from typing import Any, Final
 from memory_contract.targets.simple_messages import (
     get_messages,
     message_from_pop,
-    messages_from_list,
     messages_from_turns,
+    to_message,
 )
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
@@ -119,7 +119,12 @@ def _is_known(message: Any) -> bool:
 
 
 def _record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
-    messages = messages_from_list(get_messages(answer))
+    listed = get_messages(answer)
+    # As they were read when they were appended; what is no message may be a pair.
+    messages = [
+        read_fields(each) if is_message(each) else to_message(each)
+        for each in (() if listed is None else listed)
+    ]
     if all(map(_is_known, messages)):
         record_messages(record, messages, hasher)
     else:
@@ -127,7 +132,7 @@ def _record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
 
 
 def _record_popped_message(record: CallRecord, answer: Any, hasher: Hasher) -> None:
-    message = message_from_pop(answer)
+    message = read_fields(answer) if is_message(answer) else message_from_pop(answer)
     if _is_known(message):
         record.value = hasher.hash_message(message).token
     elif message is not None:
