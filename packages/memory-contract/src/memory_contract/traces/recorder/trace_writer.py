@@ -261,6 +261,10 @@ class TraceWriter:
         # A store that goes on recording begins a new part.
         self._thread = None
         self._closing.clear()
+        # Set above, and perhaps not cleared by the thread: the next record must wake a new one.
+        self._has_records.clear()
+        if self._records:
+            self._wake()
 
     def restart_after_fork(self) -> None:
         """In a child process: the parent writes what the parent recorded."""
