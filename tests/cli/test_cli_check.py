@@ -267,6 +267,12 @@ def test_cases_of_one_gate(command):
     assert command("cases", "--gate", "tall", code=2).err.startswith("Error: There is no gate")
 
 
+def test_a_command_or_a_choice_that_is_misspelled_is_guessed(command):
+    assert command("expain", "t.jsonl", code=2).err.endswith("; did you mean explain?\n")
+    refused = command("replay", "t.jsonl", "--store", "x", "--level", "concurent", code=2)
+    assert refused.err.endswith("; did you mean concurrent?\n")
+
+
 SURVEY = """
 from memory_contract.cli.main import build_parser
 from memory_contract.errors import UsageError

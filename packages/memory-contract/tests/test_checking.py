@@ -292,6 +292,12 @@ def test_each_worker_imports_the_store_by_itself():
     assert [(r.id, r.reason) for r in report.results if r.verdict == "FAIL"] == []
 
 
+def test_a_quick_run_reports_no_case_of_a_gate_that_it_does_not_show():
+    report = check(under_test.smallest, gates=["sequential", "lifecycle"], seed=1, quick=True)
+    shown = sum(report.count(gate).total() for gate in report.gates)
+    assert len(report.results) == shown
+
+
 def test_a_quick_run_does_not_wait_for_a_store_that_hangs(monkeypatch):
     monkeypatch.setattr(contract_run, "QUICK_END_S", 1.0)
     (result,) = check(

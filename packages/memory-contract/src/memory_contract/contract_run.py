@@ -149,12 +149,13 @@ def check(
     if not quick:
         return report
     places = [item.id for item in items]
-    results = sorted(report.results, key=lambda result: places.index(result.id))
-    ran = {result.gate for result in results if result.verdict != "NOT CLAIMED"}
+    ran = {result.gate for result in report.results if result.verdict != "NOT CLAIMED"}
+    shown = list_gates(gates, [case for case in chosen if case.gate in ran])
+    results = [result for result in report.results if result.gate in shown]
     return replace(
         report,
-        gates=list_gates(gates, [case for case in chosen if case.gate in ran]),
-        results=tuple(results),
+        gates=shown,
+        results=tuple(sorted(results, key=lambda result: places.index(result.id))),
         left_out=len(items) - len(results),
     )
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
+from memory_contract.errors import suggest
 from memory_contract.gates import GATES
 from memory_contract.results import CaseResult, build_case_failure
 
@@ -83,6 +84,7 @@ def read_deviations(path: Path) -> Deviations:
         if gate not in GATES:
             raise DeviationsError(
                 f"{path}: there is no gate {gate!r}; there are {', '.join(GATES)}"
+                + suggest(gate, GATES)
             )
         if not isinstance(inside, dict) or not all(isinstance(t, dict) for t in inside.values()):
             raise DeviationsError(f"{path}: write [{gate}.CASE] with a reason below it")
@@ -108,6 +110,7 @@ def _parse_deviation(
         raise DeviationsError(
             f"{file}: there is no case {name!r} in the gate {gate};"
             " `memory-contract cases` lists them"
+            + suggest(name, [each.name for each in known.values() if each.gate == gate])
         )
     where = f"{file}: [{gate}.{name}]"
     if unknown := sorted(set(table) - set(_KEYS)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import types
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -44,36 +43,40 @@ async def to_coroutine(answer: Any) -> Any:
     return await answer
 
 
-@types.coroutine
-def await_stepwise(
-    awaitable: Awaitable[Any], on_suspension: Callable[[], None]
-) -> Generator[Any, Any, Any]:
-    """Await something; `on_suspension` is called each time that it suspends."""
-    inner = awaitable.__await__()
-    thrown: BaseException | None = None
-    while True:
-        try:
-            step = next(inner) if thrown is None else inner.throw(thrown)
-        except StopIteration as finished:
-            return finished.value
-        on_suspension()
-        thrown = None
-        try:
-            yield step
-        except BaseException as error:  # noqa: BLE001 -- a cancellation goes where it belongs
-            thrown = error
+class StepwiseAwait(Generator[Any, Any, Any]):
+    """Awaits something; `on_suspension` is called each time that it suspends."""
+
+    def __init__(self, awaitable: Awaitable[Any], on_suspension: Callable[[], None]) -> None:
+        # What is awaited, under the name that a coroutine has for it: see `iter_awaited`.
+        self.cr_await = awaitable
+        self._steps: Any = awaitable.__await__()
+        self._on_suspension = on_suspension
+
+    def __await__(self) -> StepwiseAwait:
+        return self
+
+    def send(self, _: Any) -> Any:
+        """Go on until it suspends again; what it waited for gives it no value."""
+        return self._suspend(next(self._steps))
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error, such as a cancellation, where it belongs."""
+        return self._suspend(self._steps.throw(*error))
+
+    def _suspend(self, step: Any) -> Any:
+        self._on_suspension()
+        return step
 
 
 def iter_awaited(awaited: Any) -> Iterator[tuple[str, int, str]]:
     """Yield the calls of a coroutine and of what it awaits, from the outermost on."""
     for _ in range(AWAITS_MAX):
         frame = _get_first(awaited, "cr_frame", "gi_frame", "ag_frame")
-        if frame is None:
+        if frame is not None:
+            yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        awaited = _get_first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        if awaited is None:
             return
-        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-        inner = _get_first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
-        # Of `await_stepwise`, no attribute tells what it awaits.
-        awaited = frame.f_locals.get("awaitable") if inner is None else inner
 
 
 def _get_first(awaited: Any, *names: str) -> Any:

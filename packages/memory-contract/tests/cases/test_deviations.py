@@ -83,6 +83,8 @@ def test_no_file_lists_nothing(tmp_path):
     [
         ("[fast.pop_race]\nreason = 'x'", "there is no gate 'fast'"),
         ("[concurrency.pop_rice]\nreason = 'x'", "there is no case 'pop_rice' in the gate"),
+        ("[concurrency.pop_rice]\nreason = 'x'", "; did you mean pop_race?"),
+        ("[concurency.pop_race]\nreason = 'x'", "; did you mean concurrency?"),
         ("[sequential.pop_race]\nreason = 'x'", "there is no case 'pop_race' in the gate"),
         ("[concurrency.pop_race]", "needs a reason"),
         ("[concurrency.pop_race]\nreason = ' '", "needs a reason"),

@@ -94,7 +94,7 @@ def test_faults_lie_across_the_lanes():
 
 
 def test_of_a_long_run_the_proof_and_its_session_are_kept(monkeypatch):
-    monkeypatch.setattr("memory_contract.report.timelines.OPERATIONS_MAX", 50)
+    monkeypatch.setattr("memory_contract.report.page_data.OPERATIONS_MAX", 50)
     case = case_of(long_run(200), "append_storm")
     assert len(case["operations"]) == 50
     assert case["recorded"] == 207
@@ -102,13 +102,13 @@ def test_of_a_long_run_the_proof_and_its_session_are_kept(monkeypatch):
 
 
 def test_a_page_has_a_size(monkeypatch):
-    monkeypatch.setattr("memory_contract.report.timelines.IDS_MAX", 200)
+    monkeypatch.setattr("memory_contract.report.page_data.IDS_MAX", 200)
     case = case_of(long_run(300), "append_storm")
     assert 6 <= len(case["operations"]) <= 20
 
 
 def test_without_time_to_look_for_less_the_witness_is_shown(monkeypatch):
-    monkeypatch.setattr("memory_contract.report.timelines.SHRINKING_S_MAX", 0.0)
+    monkeypatch.setattr("memory_contract.report.page_data.SHRINKING_S_MAX", 0.0)
     failure = case_of(every_verdict(), "append_storm")["failures"][0]
     assert failure["minimal"] == failure["witness"]
 

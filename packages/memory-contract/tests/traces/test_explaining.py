@@ -7,11 +7,16 @@ import pytest
 
 import indelible
 from memory_contract import explain_trace, load_trace, record
-from memory_contract.checker.verdict import Ok, Undecided, Violated
+from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Violated
 from memory_contract.history import HistoryError, Operation, write_history
 from memory_contract.report import to_page
-from memory_contract.traces.diagnosis import judge_lines
-from memory_contract.traces.diagnosis.render import build_report, render_explanation
+from memory_contract.traces.diagnosis import AnomalyStory, judge_lines
+from memory_contract.traces.diagnosis.render import (
+    ROWS_MAX,
+    build_report,
+    render_explanation,
+    render_timeline,
+)
 from memory_contract.traces.format import (
     DroppedLines,
     OtherCall,
@@ -573,6 +578,22 @@ def test_hashes_of_several_keys_cannot_be_compared(tmp_path):
     assert "different keys" in verdict.reason
     with pytest.raises(HistoryError, match="cannot be replayed: its files were hashed with"):
         load_trace(tmp_path)
+
+
+def test_a_long_timeline_shows_what_the_proof_is_about():
+    def call(worker, name, at, **fields):
+        times = {"invoke_ns": at, "complete_ns": at + 1, "outcome": "ok"}
+        return Operation(worker=worker, session="s", op=name, **times, **fields)
+
+    kept = [call("w0", "append", 2 * at, ids=(f"m{at}",)) for at in range(40)]
+    lost = call("w1", "append", 90, ids=("lost",))
+    read = call("w2", "read", 92, value=tuple(f"m{at}" for at in range(40)))
+    anomaly = Anomaly("lost append", "s", ("lost",), (lost, read), "lost is missing")
+    rows = render_timeline(AnomalyStory(anomaly, (*kept, lost, read), ()))
+    assert len(rows) == 1 + ROWS_MAX + 1
+    assert "append [lost]" in rows[-3]
+    assert "read saw" in rows[-2]
+    assert rows[-1] == "    … and 26 more"
 
 
 def test_a_page_shows_the_timeline_and_asks_the_network_for_nothing(tape):

@@ -2,15 +2,27 @@
 
 import asyncio
 import collections.abc
+import contextlib
 import copy
+import dataclasses
+import functools
+import inspect
 import pickle
+import subprocess
+import sys
 import threading
 from concurrent import futures
 
 import pytest
 
 from memory_contract import Ok, Policy, Violated, explain_trace, record
-from memory_contract.traces.format import OtherCall, TraceEnd, TraceOperation, read_trace
+from memory_contract.traces.format import (
+    DroppedLines,
+    OtherCall,
+    TraceEnd,
+    TraceOperation,
+    read_trace,
+)
 from memory_contract.traces.recorder import get_trace_writer
 
 
@@ -161,6 +173,221 @@ def test_a_store_that_can_be_iterated_over_still_is(path):
     store = record(Words(), path)
     assert isinstance(store, collections.abc.Iterable)
     assert list(store) == list(store.__iter__()) == ["a", "b"]
+
+
+class Plain:
+    """A store without special methods, whose methods are of every kind."""
+
+    def __init__(self):
+        self.messages_of = {}
+
+    add_messages = Store.add_messages
+    get_history = Store.get_history
+
+    async def aget_history(self, session):
+        return self.get_history(session)
+
+    def drain(self, session):
+        yield from self.messages_of.pop(session, [])
+
+    async def stream(self, session):
+        for message in self.messages_of.get(session, []):
+            yield message
+
+
+@pytest.mark.parametrize(
+    "name", ["__enter__", "__exit__", "__aenter__", "__aexit__", "__getitem__", "__setitem__"]
+)
+def test_only_a_store_with_special_methods_looks_like_one(store, path, name):
+    assert hasattr(store, name)
+    assert not hasattr(record(Plain(), path), name)
+
+
+def test_only_a_store_with_a_length_has_one(path):
+    class Long(Plain):
+        def __len__(self):
+            return 0
+
+    long, plain = record(Long(), path), record(Plain(), path)
+    assert len(long) == 0
+    assert not long
+    assert plain
+    assert isinstance(long, collections.abc.Sized)
+    assert not isinstance(plain, collections.abc.Sized)
+
+
+def test_only_a_context_manager_is_an_instance_of_one(store, path):
+    plain = record(Plain(), path)
+    for kind in (contextlib.AbstractContextManager, contextlib.AbstractAsyncContextManager):
+        assert isinstance(store, kind)
+        assert not isinstance(plain, kind)
+    with pytest.raises(TypeError), plain:
+        pass
+    with contextlib.ExitStack() as stack:
+        assert stack.enter_context(store) is store
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        inspect.ismethod,
+        inspect.iscoroutinefunction,
+        inspect.isgeneratorfunction,
+        inspect.isasyncgenfunction,
+        inspect.signature,
+        lambda method: method.__func__,
+        lambda method: method.__qualname__,
+    ],
+)
+def test_a_recorded_method_is_the_method_to_who_asks(path, look):
+    bare = Plain()
+    store = record(bare, path)
+    for name in ("add_messages", "aget_history", "drain", "stream"):
+        assert look(getattr(store, name)) == look(getattr(bare, name))
+        assert getattr(store, name) == getattr(store, name) == getattr(bare, name)
+
+
+def test_a_recorded_method_is_pickled_and_copied_as_a_method(path):
+    store = record(Store(), path)
+    for method in (pickle.loads(pickle.dumps(store.add_messages)), copy.copy(store.add_messages)):
+        method("s", [HELLO])
+    assert copy.deepcopy({"add": store.add_messages})["add"] == store.add_messages
+    get_trace_writer(store).close()
+    assert appended(path) == ["s", "s"]
+
+
+def test_a_policy_that_cannot_be_pickled_is_no_error_of_the_store(path, caplog):
+    store = record(Store(), path, policy=Policy(hide=lambda text: text), fresh=True)
+    assert get_trace_writer(pickle.loads(pickle.dumps(store))) is None
+    pickle.loads(pickle.dumps(store.add_messages))("s", [HELLO])
+    assert "is not recorded there" in caplog.text
+    get_trace_writer(store).close()
+    # What the copies are told is missing from the trace.
+    assert sum(line.dropped for line in lines(path, DroppedLines)) == 2
+
+
+@dataclasses.dataclass
+class Fields:
+    """A store that is a dataclass."""
+
+    messages_of: dict = dataclasses.field(default_factory=dict)
+    add_messages = Store.add_messages
+    get_history = Store.get_history
+
+
+def test_a_dataclass_stays_one(path):
+    store = record(Fields(), path)
+    store.add_messages("s", [HELLO])
+    assert dataclasses.is_dataclass(store)
+    assert dataclasses.asdict(store) == {"messages_of": {"s": [HELLO]}}
+    assert dataclasses.replace(store, messages_of={}) == Fields()
+
+
+class Delegating:
+    """A store that passes everything on."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+class Assigned:
+    """A store whose methods are attributes of the object."""
+
+    def __init__(self, inner):
+        self.add_messages = inner.add_messages
+        self.get_history = inner.get_history
+
+
+class Computed(Plain):
+    """A store whose methods are made when they are asked for."""
+
+    @property
+    def add_messages(self):
+        return lambda session, messages: Plain.add_messages(self, session, messages)
+
+    @functools.cached_property
+    def get_history(self):
+        return lambda session: Plain.get_history(self, session)
+
+
+@pytest.mark.parametrize("kind", [Delegating, Assigned, lambda inner: Computed()])
+def test_methods_need_not_be_those_of_the_class(path, kind):
+    store = record(kind(Plain()), path)
+    store.add_messages("s", [HELLO])
+    assert store.get_history("s") == [HELLO]
+    get_trace_writer(store).close()
+    assert [op.op for op in lines(path)] == ["append", "read"]
+    assert not lines(path, DroppedLines)
+
+
+def test_a_method_may_be_made_of_another(path):
+    class Partial(Plain):
+        def _add(self, flag, session, messages):
+            Plain.add_messages(self, session, messages)
+
+        add_messages = functools.partialmethod(_add, True)
+
+    store = record(Partial(), path)
+    store.add_messages("s", [HELLO])
+    get_trace_writer(store).close()
+    assert appended(path) == ["s"]
+    assert not lines(path, DroppedLines)
+
+
+def test_what_the_store_lacks_is_looked_up_once(path):
+    asked = []
+
+    class Asked(Plain):
+        def __getattr__(self, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    store = record(Asked(), path)
+    asked.clear()
+    assert not hasattr(store, "compact")
+    assert asked == ["compact"]
+
+
+def test_a_store_that_is_recorded_already_is_not_recorded_twice(store, path):
+    again = record(store, path)
+    again.add_messages("s", [HELLO])
+    get_trace_writer(store).close()
+    assert appended(path) == ["s"]
+
+
+def test_a_key_that_cannot_be_used_is_no_error_of_the_store(path, caplog):
+    path.with_suffix(".key").write_bytes(b"somebody else's key, " * 9)
+    bare = Store()
+    assert record(bare, path) is bare
+    assert "nothing is recorded" in caplog.text
+
+
+LAST_WORDS = """
+import atexit, sys
+
+@atexit.register
+def say_last_words():
+    store.add_messages("s", [{"role": "user", "content": "bye"}])
+
+from memory_contract import record
+
+class Store:
+    def add_messages(self, session_id, messages): ...
+    def get_history(self, session_id): return []
+
+store = record(Store(), sys.argv[1])
+store.add_messages("s", [{"role": "user", "content": "hello"}])
+"""
+
+
+def test_what_other_exit_handlers_say_is_recorded(path):
+    subprocess.run([sys.executable, "-c", LAST_WORDS, str(path)], check=True)
+    assert appended(path) == ["s", "s"]
 
 
 def test_items_that_are_set_or_deleted_make_the_trace_undecided(store, path):
@@ -362,7 +589,8 @@ def test_an_iterator_is_left_for_the_application_to_read(path):
     assert list(store.get_history("s")) == [HELLO]
     get_trace_writer(store).close()
     # What it showed is not known.
-    assert [call.verb for call in lines(path, OtherCall)] == ["get_history"]
+    assert [(op.op, op.outcome, op.value) for op in lines(path)][1:] == [("read", "info", None)]
+    assert explain_trace(path).others == {"get_history": 1}
 
 
 def test_a_full_disk_at_the_end_is_no_error_of_the_store(path, monkeypatch):

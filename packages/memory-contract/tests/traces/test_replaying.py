@@ -411,7 +411,8 @@ def test_a_trace_is_reduced_to_the_race(tape, tmp_path):
     found = shrink_trace(tape.path, RACE, seed=1, times=10)
     assert found.replay.verdict == "FAILED"
     assert found.operations_before == 27
-    assert found.operations <= 3
+    # Two appends, the final read, and at most one more.
+    assert found.operations == len(found.trace.lines) <= 4
     assert found.workers < found.workers_before
     small = tmp_path / "small.jsonl"
     write_small_trace(small, found.trace)

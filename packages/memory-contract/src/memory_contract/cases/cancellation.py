@@ -12,7 +12,7 @@ from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.locks import Heartbeat
 from memory_contract.cases.workload import Verb, build_calls, list_verbs, pace
-from memory_contract.handles import await_stepwise
+from memory_contract.handles import StepwiseAwait
 
 # The awaits of one operation at which it is cancelled: all of them, up to this number.
 AWAITS_MAX: Final = 25
@@ -42,7 +42,7 @@ class CancelAtAwait:
         if not inspect.isawaitable(answer):
             return answer
         try:
-            return await _await_bounded(await_stepwise(answer, self._count))
+            return await _await_bounded(StepwiseAwait(answer, self._count))
         except asyncio.CancelledError:
             # The case cancelled it; the event loop must not treat the task as cancelled.
             task = asyncio.current_task()

@@ -40,6 +40,7 @@ from memory_contract.traces.shrink import (
 )
 
 _PAGE_BEGINS = b"<!doctype html"
+_NOTHING_RAN = ". Nothing was run"
 
 
 def add_commands(commands: Commands) -> None:
@@ -139,13 +140,13 @@ def explain(arguments: Namespace) -> int:
     trace: Path = arguments.trace
     session: str | None = arguments.session
     report: Path | None = arguments.report
-    _refuse_other_files(report)
-    with _translate_read_errors(), _show_status("reading") as tell:
+    with _run("reading") as tell:
+        _refuse_other_files(report)
         found = explain_trace(trace, session=session, progress=tell)
     if report is not None:
         again = f"memory-contract explain {shlex.quote(str(trace))}"
         page = to_page(build_report(found, command=again))
-        with _translate_write_errors():
+        with _translate_errors():
             report.parent.mkdir(parents=True, exist_ok=True)
             report.write_text(page, "utf-8")
     if arguments.as_json:
@@ -168,7 +169,7 @@ def replay(arguments: Namespace) -> int:
     store: str = arguments.store
     level: ReplayLevel = arguments.level
     test: Path | None = arguments.write_test
-    with _translate_read_errors(), _show_status("replaying") as tell, redirect_stdout(sys.stderr):
+    with _run("replaying") as tell:
         _prepare_test(test)
         loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
@@ -202,7 +203,7 @@ def shrink(arguments: Namespace) -> int:
     )
     if place.exists():
         raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
-    with _translate_read_errors(), _show_status("shrinking") as tell, redirect_stdout(sys.stderr):
+    with _run("shrinking") as tell:
         _prepare_test(test)
         place.parent.mkdir(parents=True, exist_ok=True)
         found = shrink_trace(
@@ -217,7 +218,7 @@ def shrink(arguments: Namespace) -> int:
         )
     failed = found.replay.verdict in ("FAILED", "CHANGED")
     if failed:
-        with _translate_write_errors():
+        with _translate_errors():
             write_small_trace(place, found.trace)
     if arguments.as_json:
         print(json.dumps(_build_shrink_json(found, place if failed else None), indent=2))
@@ -236,52 +237,41 @@ def shrink(arguments: Namespace) -> int:
 
 
 @contextmanager
-def _translate_read_errors() -> Iterator[None]:
-    """Turn errors before anything has run into those of a command."""
+def _translate_errors(then: str = "") -> Iterator[None]:
+    """Turn errors of files and traces into those of a command; `then` ends the sentence."""
     try:
         with translate_errors():
             yield
     except HistoryError as error:
-        raise UsageError(f"{error}. Nothing was run") from error
+        raise UsageError(f"{error}{then}") from error
     except OSError as error:
-        raise UsageError(
-            f"cannot use {error.filename}: {error.strerror}. Nothing was run"
-        ) from error
+        raise UsageError(f"cannot use {error.filename}: {error.strerror}{then}") from error
 
 
 @contextmanager
-def _show_status(doing: str) -> Iterator[Callable[[str, float], None] | None]:
-    """Show progress on a terminal's stderr; yield the function that updates it, or None."""
+def _run(doing: str) -> Iterator[Callable[[str, float], None] | None]:
+    """Translate errors, keep stdout for results, and show progress on a terminal's stderr.
+
+    Yields the function that updates the progress, or None.
+    """
     status = StatusLine(sys.stderr)
-    status.show(doing)
-    try:
-        yield (lambda what, share: status.show(f"{what} {share:.0%}")) if status.is_shown else None
-    finally:
-        status.clear()
+    with _translate_errors(_NOTHING_RAN), redirect_stdout(sys.stderr):
+        status.show(doing)
+        try:
+            shown = status.is_shown
+            yield (lambda what, share: status.show(f"{what} {share:.0%}")) if shown else None
+        finally:
+            status.clear()
 
 
 def _refuse_other_files(page: Path | None) -> None:
     """Replace a page by a page, and nothing else: not the trace, and not a database."""
-    try:
-        if page is None or not page.exists():
-            return
-        with page.open("rb") as file:
-            begins = file.read(len(_PAGE_BEGINS)).lower()
-    except OSError as error:
-        raise UsageError(f"cannot write {page}: {error.strerror}. Nothing was run") from error
+    if page is None or not page.exists():
+        return
+    with page.open("rb") as file:
+        begins = file.read(len(_PAGE_BEGINS)).lower()
     if begins != _PAGE_BEGINS:
-        raise UsageError(f"{page} is there already, and is no page. Nothing was run; name another")
-
-
-@contextmanager
-def _translate_write_errors() -> Iterator[None]:
-    """Turn errors while results are written into those of a command."""
-    try:
-        yield
-    except HistoryError as error:
-        raise UsageError(str(error)) from error
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+        raise UsageError(f"{page} is there already, and is no page{_NOTHING_RAN}; name another")
 
 
 def _prepare_test(test: Path | None) -> None:
@@ -296,7 +286,7 @@ def _write_test(
 ) -> None:
     if test is None:
         return
-    with _translate_write_errors():
+    with _translate_errors():
         written = write_test(test, trace, store=store, level=level)
     if not quiet:
         print(f"Wrote {written.test} and {written.trace.name} beside it.")

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 
 from memory_contract.cli.check import add_gate, translate_errors
@@ -16,7 +17,6 @@ from memory_contract.contract_run import select
 from memory_contract.faults.tiers import list_fault_tools
 from memory_contract.gates import TIERS
 from memory_contract.goldfish import GOLDFISH, Caught, Goldfish, survey
-from memory_contract.printable import escape_unseen
 
 NOT_CAUGHT: Final = 1
 
@@ -36,9 +36,8 @@ def cases(arguments: Namespace) -> int:
     """List the cases of the contract: what each does, and the failure that it catches."""
     with translate_errors():
         found = select(arguments.gate or ())
-    out = Output(as_json=arguments.as_json)
-    if not out.json(
-        [
+    if arguments.as_json:
+        listed = [
             {
                 "gate": each.gate,
                 "case": each.name,
@@ -50,9 +49,10 @@ def cases(arguments: Namespace) -> int:
             }
             for each in found
         ]
-    ):
-        rows = [(each.gate, each.name, each.tier, each.does, each.catches) for each in found]
-        out.say("\n".join(format_table(("gate", "case", "tier", "does", "catches"), rows)))
+        print(json.dumps(listed, indent=2))
+        return 0
+    rows = [(each.gate, each.name, each.tier, each.does, each.catches) for each in found]
+    print("\n".join(format_table(("gate", "case", "tier", "does", "catches"), rows)))
     return 0
 
 
@@ -61,35 +61,32 @@ def goldfish(arguments: Namespace) -> int:
 
     Exits with 1 if one is not.
     """
-    out = Output(as_json=arguments.as_json)
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     width = max(map(len, GOLDFISH))
+    # One line for each, as soon as it is known.
+    say = partial(print, file=sys.stderr if arguments.as_json else sys.stdout, flush=True)
 
     def show(fish: Goldfish, found: Caught | None) -> None:
         if found is not None:
             caught = "caught" if found.caught else "NOT CAUGHT"
-            out.say(f"{caught:<10}  {fish.name:<{width}}  {_describe(found)}")
+            say(f"{caught:<10}  {fish.name:<{width}}  {_describe(found)}")
 
     everything = survey(seed, show)
     caught = sum(each.caught for each in everything)
-    out.json(
-        {
-            "seed": seed,
-            "caught": caught,
-            "goldfish": [
-                {
-                    "name": each.goldfish.name,
-                    "sin": each.goldfish.sin,
-                    "caught": each.caught,
-                    "case": each.goldfish.caught_by,
-                    "modes": each.modes,
-                    "anomaly": each.anomaly,
-                }
-                for each in everything
-            ],
-        }
-    )
-    out.say(f"{caught} of {len(everything)} goldfish caught, seed {seed}.")
+    if arguments.as_json:
+        listed = [
+            {
+                "name": each.goldfish.name,
+                "sin": each.goldfish.sin,
+                "caught": each.caught,
+                "case": each.goldfish.caught_by,
+                "modes": each.modes,
+                "anomaly": each.anomaly,
+            }
+            for each in everything
+        ]
+        print(json.dumps({"seed": seed, "caught": caught, "goldfish": listed}, indent=2))
+    say(f"{caught} of {len(everything)} goldfish caught, seed {seed}.")
     return 0 if caught == len(everything) else NOT_CAUGHT
 
 
@@ -105,41 +102,23 @@ def _describe(found: Caught) -> str:
 def faults(arguments: Namespace) -> int:
     """Say which faults `check` can make on this machine, and what is missing for the others."""
     found = list_fault_tools()
-    out = Output(as_json=arguments.as_json)
-    if out.json({"means": [asdict(each) for each in found]}):
+    if arguments.as_json:
+        print(json.dumps({"means": [asdict(each) for each in found]}, indent=2))
         return 0
     for tier, about in TIERS.items():
-        out.say(f"{tier}: {about}")
+        print(f"{tier}: {about}")
         for each in found:
             if each.tier == tier:
                 here = f"NOT HERE: {each.missing}" if each.missing else "here"
-                out.say(f"  {each.name}, for {each.makes}: {here}")
+                print(f"  {each.name}, for {each.makes}: {here}")
     if any(each.missing for each in found):
-        out.say("Cases that need what is not here are NOT RUN, which is not PASS.")
+        print("Cases that need what is not here are NOT RUN, which is not PASS.")
     return 0
-
-
-class Output:
-    """The two streams of one command."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self.as_json = as_json
-
-    def json(self, value: object) -> bool:
-        """Print a value as one JSON document if --json was given; returns whether it was."""
-        if self.as_json:
-            print(json.dumps(value, indent=2))
-        return self.as_json
-
-    def say(self, text: str) -> None:
-        """Print text: to stdout, or to stderr if stdout is for JSON."""
-        lines = "\n".join(escape_unseen(line) for line in text.split("\n"))
-        print(lines, file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lay rows out under headings, in columns of equal width."""
-    cells = [list(columns), *([escape_unseen(cell) for cell in row] for row in rows)]
+    cells = [list(columns), *rows]
     widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from memory_contract.errors import UsageError
+from memory_contract.errors import UsageError, suggest
 from memory_contract.redaction import redact
 
 Run = Callable[[argparse.Namespace], int]
@@ -24,7 +25,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line."""
-        raise UsageError(redact(f"{message}: see `{self.prog} --help`"))
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        meant = suggest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        raise UsageError(redact(f"{message}{meant or f': see `{self.prog} --help`'}"))
 
 
 def add_command(commands: Commands, name: str, run: Run, *examples: str) -> Parser:

@@ -52,10 +52,10 @@ def write_report(report: Report, folder: str | Path) -> ReportFiles:
         failures=_write_failures(report, place / "failures"),
     )
     # ASCII: a session's id may hold what UTF-8 cannot.
-    _write(written.json, json.dumps(to_json(report), indent=2) + "\n")
-    _write(written.page, to_page(report))
+    written.json.write_text(json.dumps(to_json(report), indent=2) + "\n", "utf-8")
+    written.page.write_text(to_page(report), "utf-8")
     declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
-    _write(written.junit, declaration + to_junit(report))
+    written.junit.write_text(declaration + to_junit(report), "utf-8")
     return written
 
 
@@ -72,7 +72,3 @@ def _write_failures(report: Report, folder: Path) -> dict[str, Path]:
     for result in failed:
         write_history(found[result.id], result.history)
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, "utf-8")

@@ -14,23 +14,12 @@ import re
 from importlib.resources import files
 from typing import Any, Final
 
-from memory_contract.cases.catalogue import all_cases
-from memory_contract.gates import GATES
 from memory_contract.printable import escape_unseen
-from memory_contract.report.as_json import describe_result, describe_run
-from memory_contract.report.text import (
-    VERDICTS,
-    build_badge,
-    describe_target,
-    reproduce,
-    slug,
-)
-from memory_contract.report.timelines import Timelines
+from memory_contract.report.page_data import build_page_data
+from memory_contract.report.text import describe_target
 from memory_contract.results import Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")
-# Failures come first, since a page has limited room for operations.
-_URGENT: Final = {"FAIL": 0, "UNKNOWN": 1, "VACUOUS": 2, "DEVIATION": 3}
 
 
 def to_page(report: Report) -> str:
@@ -42,7 +31,7 @@ def to_page(report: Report) -> str:
         "title": html.escape(f"{report.verdict}: {escape_unseen(describe_target(report))}"),
         "style": style,
         "script": script,
-        "data": _inert(_page(report)),
+        "data": _inert(build_page_data(report)),
     }
     # In one pass, so that placeholders in the data are not filled in.
     return _BLANK.sub(lambda found: filled[found[1]], _part("page.html"))
@@ -61,35 +50,3 @@ def _inert(value: Any) -> str:
     """JSON that cannot end a script element or begin a comment."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _page(report: Report) -> dict[str, Any]:
-    book = {(found.gate, found.name): found for found in all_cases()}
-    timelines = Timelines(report)
-    urgent = sorted(report.results, key=lambda result: _URGENT.get(result.verdict, 9))
-    kept = {result.id: timelines.build(result) for result in urgent}
-    return {
-        **describe_run(report),
-        "badge": build_badge(report).line,
-        "verdicts": list(VERDICTS),
-        "gates": [
-            {
-                "name": gate,
-                "about": GATES.get(gate, ""),
-                "verdict": report.judge_gate(gate),
-                "counts": report.count(gate),
-            }
-            for gate in report.gates
-        ],
-        "cases": [
-            {
-                **describe_result(result),
-                "slug": slug(result),
-                "does": getattr(book.get((result.gate, result.case)), "does", ""),
-                "catches": getattr(book.get((result.gate, result.case)), "catches", ""),
-                "reproduce": reproduce(report, result),
-                **kept[result.id],
-            }
-            for result in report.results
-        ],
-    }

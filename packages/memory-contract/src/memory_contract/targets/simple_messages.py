@@ -72,7 +72,7 @@ def _check_text(value: Any) -> None:
 
 def messages_from_list(history: Any) -> list[Any]:
     """Convert a history; None means that the session is unknown."""
-    return [] if history is None else [_to_message(message) for message in history]
+    return [] if history is None else [to_message(message) for message in history]
 
 
 def get_messages(history: Any) -> Any:
@@ -86,9 +86,9 @@ def message_from_pop(answer: Any) -> Any:
     """Convert what a pop returned: a message, a list of one, or None."""
     if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
         if len(answer) > 1:
-            return _to_message(answer)
+            return to_message(answer)
         answer = next(iter(answer), None)
-    return None if answer is None else _to_message(answer)
+    return None if answer is None else to_message(answer)
 
 
 def messages_from_turns(turns: Any) -> list[Any]:
@@ -116,24 +116,26 @@ def _to_plain(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
-def _to_message(message: Any) -> Any:
+def to_message(message: Any) -> Any:
+    """Convert a mapping, an object or a pair to a mapping; leave anything else as it is."""
     if isinstance(message, Mapping):
         found = dict(message)
         if "role" in found:
-            found["role"] = _to_role(found["role"])
+            found["role"] = to_role(found["role"])
         if "content" in found:
             found["content"] = _to_plain(found["content"])
         return found
     for name in ("role", "type"):
         if hasattr(message, name) and hasattr(message, "content"):
-            role = _to_role(getattr(message, name))
+            role = to_role(getattr(message, name))
             return {"role": role, "content": _to_plain(message.content)}
     if isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str | Enum):
-        return {"role": _to_role(message[0]), "content": _to_plain(message[1])}
+        return {"role": to_role(message[0]), "content": _to_plain(message[1])}
     return message
 
 
-def _to_role(value: Any) -> Any:
+def to_role(value: Any) -> Any:
+    """Convert a role to plain text, with the name that the kit has for it."""
     role = _to_plain(value)
     return _ROLES.get(role, role) if isinstance(role, str) else role
 
@@ -141,7 +143,7 @@ def _to_role(value: Any) -> Any:
 def _split_turn(turn: Any) -> list[Any]:
     both = next(_find_both(turn), None)
     if both is None:
-        return [_to_message(turn)]
+        return [to_message(turn)]
     human, ai = map(_to_plain, both)
     return [{"role": "user", "content": human}, {"role": "assistant", "content": ai}]
 

@@ -39,6 +39,8 @@ CALL: Final = "call"
 BY_ID: Final = "i"
 # Stands between the hash of an entry and those of its other fields.
 FIELD: Final = "+"
+# Stands before the hash of what an entry with an id says: that of an entry without one.
+CONTENT: Final = "="
 
 Contents = Literal["hashed", "kept"]
 # The kind of workers that ran side by side.
@@ -193,6 +195,12 @@ def shift_times(line: _Call, by_ns: int) -> _Call:
 def strip_fields(token: str) -> str:
     """Return what identifies an entry, without its other fields."""
     return token.partition(FIELD)[0]
+
+
+def strip_id(token: str) -> str:
+    """Return the token that the entry would have without an id of its own."""
+    said, separator, rest = token.partition(FIELD + CONTENT)[2].partition(FIELD)
+    return said + separator + rest or token
 
 
 def read_boot_id() -> str:

@@ -107,7 +107,7 @@ def _format_story(found: Explanation) -> list[str]:
     story = found.stories[0]
     happened = story.anomaly.proof.partition("; ")[0].rstrip(".")
     lines = [f"{happened}."]
-    lines += render_timeline(story.small)[1:]
+    lines += render_timeline(story)[1:]
     return [_escape_docstring(line)[:_WIDTH].rstrip() for line in lines]
 
 

@@ -59,7 +59,7 @@ class ShrinkResult:
     @property
     def operations(self) -> int:
         """Return the number of operations that are left."""
-        return self.replay.operations
+        return len(self.trace.lines)
 
     @property
     def workers(self) -> int:

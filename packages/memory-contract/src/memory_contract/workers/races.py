@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Flavour
 from memory_contract.calls import Log, Program, run, run_async
-from memory_contract.handles import await_stepwise, close
+from memory_contract.handles import StepwiseAwait, close
 from memory_contract.workers.pool import WorkerPool
 
 # The switch interval of threads during a race: the shorter, the more interleavings of two calls
@@ -97,7 +97,7 @@ async def race_tasks(
         await gate.wait()
         if program.delay_s:
             await asyncio.sleep(program.delay_s)
-        running = await_stepwise(run_async(handle, program, dict(names), log), on_suspension)
+        running = StepwiseAwait(run_async(handle, program, dict(names), log), on_suspension)
         task = asyncio.current_task()
         if program.worker not in cancels or task is None:
             await running

@@ -44,6 +44,11 @@ __all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "jud
 AROUND_MAX: Final = 10_000
 # Histories that are kept until all sessions are read, to look for their strange entries there.
 STRANGE_MAX: Final = 1_000
+UNRECOGNISED: Final = (
+    "the entries that were read are none of those that were appended: the store may show them in"
+    " another form, which the recorder does not know"
+)
+UNREAD: Final = "what the reads returned has a form that the recorder does not know"
 
 FindAppends = Callable[[set[str]], dict[str, TraceOperation]]
 
@@ -122,6 +127,11 @@ class _ExplanationBuilder:
         self._began: int | None = None
         # Histories with entries that were not appended in them: perhaps in another session.
         self._strange: list[tuple[ResolvedHistory, set[str]]] = []
+        # Whether a read showed an entry that was appended before, and one that was not.
+        self._recognised = False
+        self._unrecognised = False
+        # Whether a read returned what the recorder could not look at.
+        self._unread = False
 
     def add(self, lines: list[TraceCall]) -> None:
         """Judge the lines of one session."""
@@ -129,8 +139,13 @@ class _ExplanationBuilder:
             return
         operations, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
+        unread = [op.verb for op in operations if _is_unread(op)]
+        self._unread = self._unread or bool(unread)
+        self.others.update(unread)
         self.errors.update(f"{op.verb} {op.error}" for op in operations if op.error)
         resolved = build_history(lines, self.metadata)
+        self._recognised = self._recognised or resolved.recognised
+        self._unrecognised = self._unrecognised or resolved.unrecognised
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
         if resolved.unknown is not None and len(self._unknown) < TOLD_MAX:
@@ -149,6 +164,7 @@ class _ExplanationBuilder:
         """Judge the histories with strange entries, with the appends to other sessions."""
         tokens = {token for _, strange in self._strange for token in strange}
         origins = find_appends(tokens) if tokens else {}
+        self._recognised = self._recognised or bool(origins)
         for resolved, strange in self._strange:
             ours = {op.session for op in resolved.history}
             resolved.history += [
@@ -185,6 +201,8 @@ class _ExplanationBuilder:
             rest = len(self._reasons) - 1
             more = f" (and {rest} other sessions)" if rest else ""
             verdict = Undecided(self._reasons[0] + more, scope)
+        elif self._unread and not self._recognised:
+            verdict = Undecided(UNREAD, scope)
         elif 2 * self._unjudged > self._operations:
             verdict = Undecided("most of the trace could not be judged", scope)
         stories = sorted(self._stories.values(), key=lambda story: _get_moment(story.anomaly))
@@ -207,7 +225,14 @@ class _ExplanationBuilder:
             return f"the trace holds no operation{of_session}"
         if self.metadata.own_ids and self.metadata.dropped:
             return "the history is cut off, so calls of any moment may be missing"
-        return self.metadata.find_obstacle()
+        if obstacle := self.metadata.find_obstacle():
+            return obstacle
+        return UNRECOGNISED if self._unrecognised and not self._recognised else None
+
+
+def _is_unread(op: TraceOperation) -> bool:
+    """Return whether a read came back with something that the recorder could not look at."""
+    return op.op == "read" and op.outcome == "info" and op.complete_ns is not None and not op.error
 
 
 def _get_moment(anomaly: Anomaly) -> int:

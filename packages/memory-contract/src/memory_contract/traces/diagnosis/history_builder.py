@@ -25,12 +25,14 @@ from memory_contract.history import CORRUPTED, NOT_FOUND, Operation
 from memory_contract.traces.diagnosis.absences import find_absences, find_duplicates
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata
 from memory_contract.traces.format import (
+    BY_ID,
     FIELD,
     REMOVERS,
     OtherCall,
     TraceCall,
     TraceOperation,
     strip_fields,
+    strip_id,
 )
 
 _L = TypeVar("_L", bound=TraceCall)
@@ -59,6 +61,10 @@ class ResolvedHistory:
     unjudged: int = 0
     # The call from which on the session is undecided.
     unknown: UnknownChange | None = None
+    # Whether anything showed an entry that was appended, and one that was neither appended nor
+    # there before.
+    recognised: bool = False
+    unrecognised: bool = False
 
     def find_strange(self) -> set[str]:
         """Return the entries that were seen and not appended."""
@@ -77,8 +83,9 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
     if metadata.own_ids or not ops:
         history = [to_operation(op) for op in operations] if ops else []
         return ResolvedHistory(history, operations=len(history))
-    ops = [_forget_late_result(op, metadata.known_until) for op in ops]
+    ops = [_forget_late_result(op, metadata.known_until) for op in _strip_given_ids(ops)]
     session = _Session(ops, others, metadata)
+    recognised, unrecognised = session.compare_shown()
     changes = [
         to_operation(op, session=session.name, worker=f"{op.worker}*{session.name}")
         for op in operations
@@ -92,6 +99,8 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
         operations=len(operations),
         unjudged=sum(not session.is_judged(op) for op in ops),
         unknown=session.find_unknown_change(),
+        recognised=recognised,
+        unrecognised=unrecognised,
     )
 
 
@@ -131,6 +140,25 @@ def to_operation(op: TraceOperation, **changes: object) -> Operation:
     return Operation(**{**values, **changes})
 
 
+def _strip_given_ids(ops: list[TraceOperation]) -> Iterator[TraceOperation]:
+    """Know entries by what they say if they had no ids before the store gave them some."""
+    appended = {strip_fields(token) for op in ops for token in op.ids}
+
+    def strip(token: str) -> str:
+        if not token.startswith(BY_ID) or strip_fields(token) in appended:
+            return token
+        without = strip_id(token)
+        return without if strip_fields(without) in appended else token
+
+    for op in ops:
+        value = op.value
+        if op.op == "read" and isinstance(value, tuple):
+            value = tuple(map(strip, value))
+        elif op.op == "pop" and isinstance(value, str):
+            value = strip(value)
+        yield op if value == op.value else replace(op, value=value)
+
+
 def _forget_late_result(op: TraceOperation, until: int) -> TraceOperation:
     """Leave open what came of a call that may have seen a change which is not in the trace."""
     if _get_end(op) < until or op.op not in ("read", *REMOVERS):
@@ -160,6 +188,8 @@ class _Session:
         listed = metadata.complete and not imported and not self._forked
         self.whole = listed and self._begins_empty()
         appends = [op for op in ops if op.op == "append"]
+        # Not every store returns what a pop took: then nothing does not mean that it was empty.
+        self._pops_return = any(op.op == "pop" and op.value is not None for op in ops)
         # Whether a trim looks at more than numbers, and whether there is nothing but turns.
         structured = any(op.structured for op in appends)
         turns = all(op.roles == ("user", "assistant") for op in appends)
@@ -185,6 +215,21 @@ class _Session:
         self.has_history = self.whole or bool(self._trusted)
         known = self._by_hash.keys() <= self._trusted.keys()
         self._exact_trims = self.whole and not structured and known
+
+    def compare_shown(self) -> tuple[bool, bool]:
+        """Return whether what was appended was shown, and whether other new entries were."""
+        first = min((op.invoke_ns for op in self._ops if op.op == "append"), default=FOREVER)
+        appended = {strip_fields(token) for op in self._ops for token in op.ids}
+        older: set[str] = set()
+        newer: set[str] = set()
+        for op in self._ops:
+            if op.value is None or op.value == NOT_FOUND or op.turns:
+                continue
+            value = (op.value,) if isinstance(op.value, str) else op.value
+            # The first thing that is seen of a session may be older than the trace.
+            is_older = op.invoke_ns < first or not (self.whole or older or newer)
+            (older if is_older else newer).update(map(strip_fields, value))
+        return bool(appended & (older | newer)), bool(newer - older - appended)
 
     def _begins_empty(self) -> bool:
         """Return whether it held nothing when the trace began, nor can that come back."""
@@ -317,6 +362,8 @@ class _Session:
             elif op.op == "pop" and isinstance(op.value, str):
                 if (popped := self._resolve_token(op.value, op)) is not None:
                     yield to_operation(op, value=popped)
+            elif op.op == "pop" and op.outcome == "ok" and not self._pops_return:
+                yield to_operation(op, outcome="info")
             elif not self.is_exact(op):
                 # It may have taken anything and need not have taken anything.
                 yield to_operation(op, keep=0, outcome="info", key=None)

@@ -11,7 +11,7 @@ from memory_contract.history import Operation
 from memory_contract.printable import escape_unseen
 from memory_contract.report.text import format_count
 from memory_contract.results import CaseResult, CaseVerdict, Report
-from memory_contract.traces.diagnosis import Explanation
+from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 
 # Rows of a timeline; a page shows more.
 ROWS_MAX: Final = 16
@@ -37,7 +37,7 @@ def render_explanation(found: Explanation) -> str:
         for story in found.stories:
             others = (each for each in verdict.anomalies if each is not story.anomaly)
             one = Violated((story.anomaly, *others), verdict.scope)
-            lines += [explain(one).rstrip("\n"), *render_timeline(story.small), ""]
+            lines += [explain(one).rstrip("\n"), *render_timeline(story), ""]
         lines.append(_format_counts(found))
     else:
         lines.append(explain(verdict).rstrip("\n"))
@@ -97,10 +97,14 @@ def list_notes(found: Explanation) -> list[str]:
     return said
 
 
-def render_timeline(operations: Sequence[Operation]) -> list[str]:
-    """Draw operations as bars: one row for each, time runs to the right."""
-    ordered = sorted(operations, key=lambda op: (op.invoke_ns, op.complete_ns or 0))
-    rows = ordered[:ROWS_MAX]
+def render_timeline(story: AnomalyStory) -> list[str]:
+    """Draw the smallest history of an anomaly as bars: a row for each call, time runs to the right.
+
+    Where there are too many, those of the proof are drawn, and the first of the others.
+    """
+    proof = dict.fromkeys((*story.anomaly.witness, *story.anomaly.beside))
+    chosen = sorted(story.small, key=lambda op: (op not in proof, op.invoke_ns))[:ROWS_MAX]
+    rows = sorted(chosen, key=lambda op: (op.invoke_ns, op.complete_ns or 0))
     moments = sorted(
         {moment for op in rows for moment in (op.invoke_ns, op.complete_ns) if moment is not None}
     )
@@ -111,8 +115,8 @@ def render_timeline(operations: Sequence[Operation]) -> list[str]:
         f"    {op.worker:<{name}}  {_draw_bar(op, column, width)}  {_describe_call(op)}"
         for op in rows
     ]
-    if len(ordered) > ROWS_MAX:
-        lines.append(f"    … and {len(ordered) - ROWS_MAX} more")
+    if len(story.small) > ROWS_MAX:
+        lines.append(f"    … and {len(story.small) - ROWS_MAX} more")
     return ["  Timeline:", *lines] if rows else []
 
 

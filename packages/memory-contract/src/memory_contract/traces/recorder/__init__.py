@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,8 +23,7 @@ from memory_contract.traces.recorder.methods import (
 )
 from memory_contract.traces.recorder.proxy import (
     CallRecorder,
-    IterableRecordingProxy,
-    RecordingProxy,
+    build_proxy_class,
     get_trace_writer,
 )
 from memory_contract.traces.recorder.trace_writer import (
@@ -97,16 +96,18 @@ class _Recording:
 
     def __call__(self, store: Any) -> Any:
         """Return the store with a recorder before it; the store itself if no trace can be begun."""
+        if (known := get_trace_writer(store)) is not None and known.path == self.path:
+            return store
         build_methods, session = self.methods, None
         if build_methods is None:
             build_methods, session = _choose_methods(store, self.session)
         try:
             writer = open_trace_writer(self.path, self.options)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             log.warning("nothing is recorded: cannot write a trace to %s: %s", self.path, error)
             return store
-        proxy = IterableRecordingProxy if hasattr(type(store), "__iter__") else RecordingProxy
-        return proxy(
+        kind: Any = type(store)
+        return build_proxy_class(kind)(
             store,
             # Objects that are one session each come and go by the thousand: together they are one
             # store.
@@ -124,12 +125,12 @@ def _choose_methods(store: Any, session: str | None) -> tuple[MethodsBuilder, st
         return registered, None
     if _offers(store, "add_items", "get_items"):
         name = _find_session(store, session)
-        return functools.partial(build_openai_methods, name), name
+        return partial(build_openai_methods, name), name
     if any(_offers(store, *each.methods) for each in VOCABULARIES):
-        return functools.partial(build_duck_methods, store), None
+        return partial(build_duck_methods, store), None
     if _offers(store, "add_messages", "clear", "messages"):
         name = _find_session(store, session)
-        return functools.partial(build_langchain_methods, name), name
+        return partial(build_langchain_methods, name), name
     if _offers(store, "append", "read"):
         return build_handle_methods, None
     raise TypeError(
@@ -148,8 +149,15 @@ def _find_registered(store: Any) -> MethodsBuilder | None:
 
 
 def _offers(store: Any, *names: str) -> bool:
-    fields = getattr(type(store), "model_fields", {})
-    return all(hasattr(type(store), name) or name in fields for name in names)
+    return all(map(partial(_has_member, store), names))
+
+
+def _has_member(store: Any, name: str) -> bool:
+    # A property is not evaluated to see whether it is there.
+    kind = type(store)
+    if hasattr(kind, name) or name in getattr(kind, "model_fields", {}):
+        return True
+    return name != "messages" and callable(getattr(store, name, None))
 
 
 def _find_session(store: Any, session: str | None) -> str:

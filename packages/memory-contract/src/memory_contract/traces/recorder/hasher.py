@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory_contract.traces.format import BY_ID, FIELD, Contents
+from memory_contract.targets.simple_messages import to_role
+from memory_contract.traces.format import BY_ID, CONTENT, FIELD, Contents
 
 # Two texts share twelve digits once in a trillion; they then count as one text said twice, which
 # accuses nobody.
@@ -98,16 +99,15 @@ class Hasher:
             for name, value in message.items()
             if name not in ("role", "content") and value not in _NOTHING
         }
-        role, content = str(message.get("role")), message.get("content")
+        # Stores may give a role back in capitals, or as LangChain calls it.
+        role = to_role(str(to_role(message.get("role"))).lower())
+        content = message.get("content")
         text = content if isinstance(content, str) else to_canonical_json(content)
-        own = rest.get("id")
-        if isinstance(own, str):
+        token = self.digest(f"{role}\0{text}")
+        if isinstance(own := rest.get("id"), str):
             # The id identifies the entry, and its text is one of its fields.
-            token = BY_ID + self.digest(own)
-            rest["content"] = f"{role}\0{text}"
+            token = f"{BY_ID}{self.digest(own)}{FIELD}{CONTENT}{token}"
             del rest["id"]
-        else:
-            token = self.digest(f"{role}\0{text}")
         for name in sorted(rest):
             value = self.digest(to_canonical_json(rest[name]))
             token += f"{FIELD}{self.digest(name)[:4]}{value[:8]}"

@@ -14,7 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from memory_contract.targets.simple_messages import messages_from_list, messages_from_turns
+from memory_contract.targets.simple_messages import (
+    get_messages,
+    message_from_pop,
+    messages_from_turns,
+    to_message,
+)
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import HashedMessage, Hasher
@@ -32,6 +37,8 @@ class MethodSpec:
     removes: bool = False
     # Whether it closes the store.
     closes: bool = False
+    # Whether it is no method, but a property that reads.
+    is_property: bool = False
 
 
 MethodSpecs = Mapping[str, MethodSpec]
@@ -89,15 +96,14 @@ def record_messages(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     record.value = tuple(message.token for message in hash_messages(messages, hasher))
 
 
-def record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
-    """Note the messages that a read of some class returned, in any form that the kit knows."""
-    record_messages(record, messages_from_list(answer), hasher)
-
-
 def record_turns(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages of the turns that a read returned."""
-    found = [m for m in messages_from_turns(answer) if m.get("content") is not None]
-    record_messages(record, found, hasher)
+    messages = messages_from_turns(get_messages(answer))
+    if not all(isinstance(each, Mapping) and "role" in each for each in messages):
+        record.outcome = "info"
+        return
+    # Of a turn, one half may be empty.
+    record_messages(record, [m for m in messages if m.get("content") is not None], hasher)
 
 
 def record_popped(record: CallRecord, answer: Any, hasher: Hasher) -> None:
@@ -105,6 +111,32 @@ def record_popped(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
         answer = next(iter(answer), None)
     record.value = None if answer is None else hasher.hash_message(read_fields(answer)).token
+
+
+def _is_known(message: Any) -> bool:
+    # Items of tool calls have neither a role nor a content.
+    return isinstance(message, Mapping) and ("role" in message) == ("content" in message)
+
+
+def _record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    listed = get_messages(answer)
+    # As they were read when they were appended; what is no message may be a pair.
+    messages = [
+        read_fields(each) if is_message(each) else to_message(each)
+        for each in (() if listed is None else listed)
+    ]
+    if all(map(_is_known, messages)):
+        record_messages(record, messages, hasher)
+    else:
+        record.outcome = "info"
+
+
+def _record_popped_message(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    message = read_fields(answer) if is_message(answer) else message_from_pop(answer)
+    if _is_known(message):
+        record.value = hasher.hash_message(message).token
+    elif message is not None:
+        record.outcome = "info"
 
 
 def record_snapshot_id(record: CallRecord, answer: Any, _: Hasher) -> None:
@@ -212,7 +244,6 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     """Build the table of a class of messages or of turns."""
     from memory_contract.targets.simple_stores import (  # noqa: PLC0415
         METHODS,
-        find_limits,
         find_method,
         takes_arguments,
         takes_name,
@@ -222,7 +253,7 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     found: dict[str, MethodSpec] = {}
     for name, spec in _build_append_and_read(hasher).items():
         if callable(method := getattr(store, name, None)):
-            is_part = spec.read_result is not None and find_limits(method)
+            is_part = spec.read_result is not None and _may_return_part(method)
             found[name] = replace(spec, describe=describe_session_call) if is_part else spec
     for capability, (name, *_) in METHODS.items():
         method = find_method(store, capability)
@@ -234,6 +265,9 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
                 if named
                 else _DUCK_METHODS[capability]
             )
+    if "save_context" in found:
+        # It may take one message or two.
+        found.pop("pop", None)
     found = {
         name: replace(spec, describe=_describe_by_signature(getattr(store, name), spec))
         for name, spec in found.items()
@@ -242,6 +276,15 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     if add_message is not None and takes_role_and_content(add_message):
         found["add_message"] = MethodSpec(_describe_role_and_content(add_message, hasher))
     return found
+
+
+def _may_return_part(read: Callable[..., Any]) -> bool:
+    """Return whether a read has an option that may say how much it returns."""
+    try:
+        parameters = inspect.signature(read).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(type(each.default) is int and each.default > 0 for each in parameters)
 
 
 def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
@@ -256,6 +299,8 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
         return describe_append(session, hash_messages(messages, hasher))
 
     def save_context(session: str, human_msg: Any, ai_msg: Any, **_: Any) -> CallRecord:
+        if not (isinstance(human_msg, str) and isinstance(ai_msg, str)):
+            return CallRecord(CALL, session, changes=True)
         return describe_append(session, hash_turn(human_msg, ai_msg, hasher))
 
     def read(session: str, **options: Any) -> CallRecord:
@@ -265,7 +310,7 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
     return {
         "add_message": MethodSpec(add_message),
         "add_messages": MethodSpec(add_messages, None, (1, "messages")),
-        "get_history": MethodSpec(read, record_list),
+        "get_history": MethodSpec(read, _record_list),
         "save_context": MethodSpec(save_context),
         "load_memory": MethodSpec(read, record_turns),
         "asave_context": MethodSpec(save_context),
@@ -346,7 +391,7 @@ def _describe_trim(session: str, _keep: Any, **_: Any) -> CallRecord:
 _DUCK_METHODS: Final[dict[str, MethodSpec]] = {
     "trim": MethodSpec(_describe_trim, removes=True),
     "list": MethodSpec(describe_store_call),
-    "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
+    "pop": MethodSpec(describe_change("pop"), _record_popped_message, removes=True),
     "clear": MethodSpec(describe_change("clear"), removes=True),
     # A key may mean anything here, so it is left out.
     "snapshot": MethodSpec(
@@ -379,7 +424,7 @@ def build_langchain_methods(session: str, hasher: Hasher) -> MethodSpecs:
         "add_user_message": MethodSpec(lambda message: add_text(message, role="user")),
         "add_ai_message": MethodSpec(lambda message: add_text(message, role="assistant")),
         "aget_messages": MethodSpec(read, record_messages),
-        "messages": MethodSpec(read, record_messages),
+        "messages": MethodSpec(read, record_messages, is_property=True),
     }
     for letter in ("", "a"):
         found[f"{letter}add_messages"] = MethodSpec(add, None, (0, "messages"))

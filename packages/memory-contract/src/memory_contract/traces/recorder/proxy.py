@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import functools
 import inspect
+import pickle
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent import futures
+from functools import partial
 from threading import get_ident
+from types import MappingProxyType
 from typing import Any, Final
 
 import wrapt
@@ -29,7 +33,7 @@ from memory_contract.traces.recorder.methods import (
     can_change,
     describe_store_call,
 )
-from memory_contract.traces.recorder.trace_writer import TraceWriter
+from memory_contract.traces.recorder.trace_writer import TraceWriter, log
 
 _CLOSE: Final = MethodSpec(describe_store_call, closes=True)
 
@@ -88,11 +92,11 @@ class CallRecorder:
             return
         record.complete_ns = time.monotonic_ns()
         record.outcome = "ok"
-        if record.op == "read" and isinstance(answer, Iterator | AsyncIterator):
-            # Reading it here would leave nothing for the application.
-            record.op = CALL
         try:
-            if spec.read_result is not None and record.op != CALL:
+            if record.op == "read" and isinstance(answer, Iterator | AsyncIterator):
+                # Reading it here would leave nothing for the application.
+                record.outcome = "info"
+            elif spec.read_result is not None and record.op != CALL:
                 spec.read_result(record, answer, self.writer.hasher)
             self.writer.put(record)
         except Exception:  # noqa: BLE001 -- a result of an unknown form
@@ -133,6 +137,62 @@ class CallRecorder:
         else:
             self.complete(record, spec, answer)
 
+    def call(
+        self,
+        spec: MethodSpec,
+        name: str,
+        method: Callable[..., Any],
+        _: Any = None,
+        arguments: tuple[Any, ...] = (),
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Any:
+        """Call a method, and record the call; wrapt passes the instance, too."""
+        arguments, options = _list_batch(spec, arguments, options)
+        record = self.begin(spec, name, arguments, options)
+        self.start(record)
+        try:
+            answer = method(*arguments, **options)
+        except BaseException as error:
+            self.fail(record, spec, error)
+            raise
+        is_concurrent = isinstance(answer, futures.Future)
+        if not is_concurrent and not hasattr(answer, "__await__"):
+            self.complete(record, spec, answer)
+            return answer
+        self.await_result(record)
+        if is_concurrent:
+            answer.add_done_callback(functools.partial(self.finish_future, record, spec))
+            return answer
+        finished = self.finish(record, spec, lambda: answer)
+        # A future may be given callbacks, or be awaited by nobody.
+        is_future = asyncio.isfuture(answer)
+        return answer.get_loop().create_task(finished) if is_future else finished
+
+    async def call_async(
+        self,
+        spec: MethodSpec,
+        name: str,
+        method: Callable[..., Any],
+        _: Any,
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+    ) -> Any:
+        """Call a coroutine function, and record the call when it is awaited."""
+        arguments, options = _list_batch(spec, arguments, options)
+        record = self.begin(spec, name, arguments, options)
+        self.start(record, awaited=True)
+        return await self.finish(record, spec, lambda: method(*arguments, **options))
+
+    def find_pickled(self, rewrap: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return what records a pickled store where it is unpickled, if that can be pickled."""
+        try:
+            pickle.dumps(rewrap)
+        except Exception as error:  # noqa: BLE001 -- `Policy.hide` may be a lambda
+            log.warning("a store that is pickled is not recorded there: %s", error)
+            self.writer.count_missing()
+            return _pass_on
+        return rewrap
+
     def leave(self) -> None:
         """Let go of the trace: the store was closed."""
         if not self._left:
@@ -140,12 +200,57 @@ class CallRecorder:
             self.writer.leave()
 
 
+# A store without them must not look like a context manager or a container.
+_OPTIONAL_METHODS: Final = frozenset(
+    {
+        *("__enter__", "__exit__", "__aenter__", "__aexit__"),
+        *("__len__", "__getitem__", "__setitem__", "__delitem__"),
+    }
+)
+# For proxies' own attributes. wrapt's form would ask `__getattr__`, which Python asks, too: what
+# the store lacks would be looked up twice.
+_get: Final = object.__getattribute__
+
+
 # The first versions of wrapt 2 cannot be subscripted at runtime.
+class RecordedMethod(wrapt.FunctionWrapper):  # type: ignore[type-arg]
+    """A method of a recorded store: to who looks at it, the bound method itself."""
+
+    def __init__(
+        self, method: Callable[..., Any], call: Callable[..., Any], origin: tuple[Any, ...]
+    ) -> None:
+        """`origin` is what it is found by where it is unpickled: recorder, rewrap, store, name."""
+        super().__init__(method, call)
+        self._self_origin = origin
+
+    def __reduce__(self) -> Any:
+        recorder, rewrap, store, name = self._self_origin
+        return _find_method, (recorder.find_pickled(rewrap), store, name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+
+def _pass_on(store: Any) -> Any:
+    """Leave a store that is unpickled without a recorder."""
+    return store
+
+
+def _find_method(rewrap: Callable[[Any], Any], store: Any, name: str) -> Any:
+    return getattr(rewrap(store), name)
+
+
 class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
-    look iterable; a store that is gets an `IterableRecordingProxy`.
+    look iterable; `build_proxy_class` adds what a store's class has, and hides what it lacks.
     """
 
     def __init__(
@@ -169,25 +274,31 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         # By name: a method of the store, and its wrapper.
         self._self_wrappers: dict[str, tuple[Any, Any]] = {}
 
+    def __getattribute__(self, name: str) -> Any:
+        # None in a class says that it has no such method; `hasattr` must say so, too.
+        if name in _OPTIONAL_METHODS and getattr(type(self), name) is None:
+            raise AttributeError(name)
+        return _get(self, name)
+
     def __getattr__(self, name: str) -> Any:
-        store, recorder = self.__wrapped__, self._self_recorder
-        known = self._self_wrappers.get(name)
+        store = _get(self, "__wrapped__")
+        known = _get(self, "_self_wrappers").get(name)
         # The store may have replaced its method since.
         if known is not None and known[0] == getattr(store, name):
             return known[1]
-        spec = self._self_methods.get(name)
-        if spec is not None and _is_property(store, name):
-            return _wrap_call(recorder, spec, name, lambda: getattr(store, name))()
+        recorder, spec = self._self_recorder, self._self_methods.get(name)
+        if spec is not None and spec.is_property:
+            return recorder.call(spec, name, lambda: getattr(store, name))
         found = getattr(store, name)
-        if spec is not None:
-            wrapper = _wrap_call(recorder, spec, name, found)
-        elif name in ("close", "aclose"):
-            wrapper = _wrap_call(recorder, _CLOSE, name, found)
-        elif can_change(name, found, self._self_read_only):
-            unknown = build_unknown_method(found, self._self_session)
-            wrapper = _wrap_call(recorder, unknown, name, found)
-        else:
+        if spec is None and name in ("close", "aclose"):
+            spec = _CLOSE
+        elif spec is None and can_change(name, found, self._self_read_only):
+            spec = build_unknown_method(found, self._self_session)
+        if spec is None:
             return found
+        is_async = inspect.iscoroutinefunction(inspect.unwrap(found))
+        call = partial(recorder.call_async if is_async else recorder.call, spec, name)
+        wrapper = RecordedMethod(found, call, (recorder, self._self_rewrap, store, name))
         self._self_wrappers[name] = found, wrapper
         return wrapper
 
@@ -213,8 +324,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         def apply() -> None:
             change(self.__wrapped__, *arguments)
 
-        spec = build_unknown_method(apply, self._self_session)
-        _wrap_call(self._self_recorder, spec, name, apply)()
+        self._self_recorder.call(build_unknown_method(apply, self._self_session), name, apply)
 
     def __enter__(self) -> Any:
         return self._entered(self.__wrapped__.__enter__())
@@ -238,7 +348,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
             self._self_recorder.leave()
 
     def __reduce__(self) -> Any:
-        return self._self_rewrap, (self.__wrapped__,)
+        return self._self_recorder.find_pickled(self._self_rewrap), (self.__wrapped__,)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
@@ -256,11 +366,20 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         return repr(self.__wrapped__)
 
 
-class IterableRecordingProxy(RecordingProxy):
-    """A recorded store that can be iterated over."""
+@functools.lru_cache
+def build_proxy_class(kind: Any) -> type[RecordingProxy]:
+    """Build the class of proxies for stores of a class: it looks like that class, too.
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.__wrapped__)
+    Python looks for special methods, and `dataclasses` for fields, in the class of an object.
+    """
+    members: dict[str, Any] = dict.fromkeys(
+        name for name in _OPTIONAL_METHODS if not hasattr(kind, name)
+    )
+    if hasattr(kind, "__iter__"):
+        members["__iter__"] = lambda self: iter(self.__wrapped__)
+    if dataclasses.is_dataclass(kind):
+        members["__dataclass_fields__"] = kind.__dataclass_fields__
+    return type("RecordingProxy", (RecordingProxy,), members)
 
 
 def get_trace_writer(store: Any) -> TraceWriter | None:
@@ -274,52 +393,6 @@ def _current_task() -> Any:
     except RuntimeError:
         # A store may be awaited by an event loop that is not asyncio's.
         return None
-
-
-def _is_property(store: Any, name: str) -> bool:
-    found = inspect.getattr_static(store, name, None)
-    return not callable(found) and not isinstance(found, staticmethod | classmethod)
-
-
-def _wrap_call(
-    recorder: CallRecorder, spec: MethodSpec, name: str, method: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Return the method with a record of each call."""
-    if inspect.iscoroutinefunction(inspect.unwrap(method)):
-
-        @functools.wraps(method)
-        async def call_async(*arguments: Any, **options: Any) -> Any:
-            arguments, options = _list_batch(spec, arguments, options)
-            record = recorder.begin(spec, name, arguments, options)
-            recorder.start(record, awaited=True)
-            return await recorder.finish(record, spec, lambda: method(*arguments, **options))
-
-        return call_async
-
-    @functools.wraps(method)
-    def call(*arguments: Any, **options: Any) -> Any:
-        arguments, options = _list_batch(spec, arguments, options)
-        record = recorder.begin(spec, name, arguments, options)
-        recorder.start(record)
-        try:
-            answer = method(*arguments, **options)
-        except BaseException as error:
-            recorder.fail(record, spec, error)
-            raise
-        is_concurrent = isinstance(answer, futures.Future)
-        if not is_concurrent and not hasattr(answer, "__await__"):
-            recorder.complete(record, spec, answer)
-            return answer
-        recorder.await_result(record)
-        if is_concurrent:
-            answer.add_done_callback(functools.partial(recorder.finish_future, record, spec))
-            return answer
-        finished = recorder.finish(record, spec, lambda: answer)
-        # A future may be given callbacks, or be awaited by nobody.
-        is_future = asyncio.isfuture(answer)
-        return answer.get_loop().create_task(finished) if is_future else finished
-
-    return call
 
 
 def _list_batch(spec: MethodSpec, arguments: Any, options: Any) -> tuple[Any, Any]:

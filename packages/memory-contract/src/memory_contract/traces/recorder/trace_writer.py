@@ -184,6 +184,10 @@ class TraceWriter:
             return self._names.setdefault((store, ident), name)
 
     def _wake(self) -> None:
+        if _exiting.is_set():
+            # The thread would be stopped before it has written.
+            self.flush()
+            return
         self._has_records.set()
         if self._thread is None:
             with self._lock:
@@ -257,6 +261,10 @@ class TraceWriter:
         # A store that goes on recording begins a new part.
         self._thread = None
         self._closing.clear()
+        # Set above, and perhaps not cleared by the thread: the next record must wake a new one.
+        self._has_records.clear()
+        if self._records:
+            self._wake()
 
     def restart_after_fork(self) -> None:
         """In a child process: the parent writes what the parent recorded."""
@@ -284,7 +292,7 @@ class TraceWriter:
             part.append(*lines)
             self.written += written
             self.dropped += missing
-            self._warn(missing, "the trace could not keep up")
+            self._warn(missing, "it could not keep up, or could not describe them")
             if part.size >= self.options.part_bytes_max:
                 self._rotate(part)
         except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
@@ -298,7 +306,7 @@ class TraceWriter:
     def _warn(self, lines: int, why: str) -> None:
         if lines and time.monotonic() - self._warned_at > WARNING_S:
             self._warned_at = time.monotonic()
-            log.warning("%d operations are not in the trace %s: %s", lines, self.path, why)
+            log.warning("calls that are not in the trace %s: %d (%s)", self.path, lines, why)
 
     # Files
 
@@ -402,7 +410,12 @@ def open_trace_writer(path: Path, options: TraceOptions) -> TraceWriter:
     return writer
 
 
+# Set when the process ends: what is recorded after that comes from other exit handlers.
+_exiting: Final = threading.Event()
+
+
 def _close_all() -> None:
+    _exiting.set()
     for writer in list(_WRITERS.values()):
         writer.close()
 

@@ -134,10 +134,13 @@ def _describe_run(found: Replay) -> list[str]:
 
 
 def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation]) -> Overlaps:
-    """Count the overlaps of a trace, and those of them that the replay had, too."""
+    """Count the overlaps of a trace, and those of them that the replay had, too.
+
+    `steps` are in the order in which they were invoked.
+    """
     recorded = kept = 0
     open_: list[tuple[int, int, ReplayStep]] = []
-    for step in sorted(steps, key=lambda each: each.line.invoke_ns):
+    for step in steps:
         while open_ and open_[0][0] < step.recorded.invoke_ns:
             heapq.heappop(open_)
         for _, _, other in open_:

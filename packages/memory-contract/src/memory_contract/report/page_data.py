@@ -1,4 +1,4 @@
-"""The operations of each case on a page, as many as one file can hold, and its failures in them."""
+"""The data of a page: the facts of each case, and as many operations as one file can hold."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.checker.causes import find_likely_cause
 from memory_contract.checker.shrink import SHRINKABLE_MAX, minimal
 from memory_contract.checker.verdict import Anomaly
+from memory_contract.gates import GATES
 from memory_contract.history import Fault, Operation
-from memory_contract.report.as_json import operation
+from memory_contract.report.as_json import describe_result, describe_run, operation
 from memory_contract.report.program import build_program
-from memory_contract.report.text import describe_scope
+from memory_contract.report.text import VERDICTS, build_badge, describe_scope, reproduce, slug
 from memory_contract.results import CaseResult, Report
 
 # More operations of one case than a browser draws at once; the page says so where it leaves some.
@@ -26,8 +28,44 @@ FAULTS_MAX: Final = 500
 # For finding small histories, in all. What there is no time for is shown by its witness.
 SHRINKING_S_MAX: Final = 15.0
 
+# Failures come first, since a page has limited room for operations.
+_URGENT: Final = {"FAIL": 0, "UNKNOWN": 1, "VACUOUS": 2, "DEVIATION": 3}
 
-class Timelines:
+
+def build_page_data(report: Report) -> dict[str, Any]:
+    """All that the script of a page draws."""
+    known = {(found.gate, found.name): found for found in all_cases()}
+    timelines = _Timelines(report)
+    urgent = sorted(report.results, key=lambda result: _URGENT.get(result.verdict, 9))
+    kept = {result.id: timelines.build(result) for result in urgent}
+    return {
+        **describe_run(report),
+        "badge": build_badge(report).line,
+        "verdicts": list(VERDICTS),
+        "gates": [
+            {
+                "name": gate,
+                "about": GATES.get(gate, ""),
+                "verdict": report.judge_gate(gate),
+                "counts": report.count(gate),
+            }
+            for gate in report.gates
+        ],
+        "cases": [
+            {
+                **describe_result(result),
+                "slug": slug(result),
+                "does": getattr(known.get((result.gate, result.case)), "does", ""),
+                "catches": getattr(known.get((result.gate, result.case)), "catches", ""),
+                "reproduce": reproduce(report, result),
+                **kept[result.id],
+            }
+            for result in report.results
+        ],
+    }
+
+
+class _Timelines:
     """Takes the operations of one case after the other into a page, while there is room."""
 
     def __init__(self, report: Report) -> None:
