@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,13 +19,13 @@ from memory_contract.cases.catalogue import all_cases
 from memory_contract.contract_run import (
     NOT_QUICK,
     QUICK_GATES,
+    QUICK_LATE,
     Item,
     SelectionError,
-    order_quick,
+    iter_quick,
     select,
 )
 from memory_contract.gates import GATES
-from memory_contract.results import CaseResult
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers.pool import Worker, WorkerPool
@@ -142,25 +144,31 @@ def test_gates_and_cases_are_chosen_by_name():
         select([], ["append_strom"])
 
 
-def test_a_quick_run_takes_every_gate_in_turn_and_each_case_once_before_any_twice():
-    assert {case.name for case in all_cases()} >= NOT_QUICK
-    items = [Item(case=case, mode=mode, known=None) for case in all_cases() for mode in case.modes]
-    ordered = order_quick(items)
-    assert [item.case.gate for item in ordered[: len(QUICK_GATES)]] == list(QUICK_GATES)
+def list_all_items(known=lambda case: None):
+    return [
+        Item(case=case, mode=mode, known=known(case)) for case in all_cases() for mode in case.modes
+    ]
+
+
+def test_a_quick_run_takes_each_case_once_before_any_twice_and_slow_ones_last():
+    assert {case.name for case in all_cases()} >= NOT_QUICK | QUICK_LATE
+    ordered = list(iter_quick(list_all_items()))
     firsts = {item.case.id for item in ordered}
     assert {item.case.id for item in ordered[: len(firsts)]} == firsts
     assert not NOT_QUICK & {item.case.name for item in ordered}
+    sequential = [i.case.name for i in ordered[: len(firsts)] if i.case.gate == "sequential"]
+    assert set(sequential[-2:]) == {"short_programs", "random_programs"}
 
 
-def test_in_a_quick_run_cases_that_are_not_claimed_take_no_turn():
-    known = CaseResult(gate="edges", case="any", mode="blocking", verdict="NOT CLAIMED")
-    items = [
-        Item(case=each, mode="blocking", known=known if "audit" in each.needs else None)
-        for each in all_cases()
-        if each.gate in {"lifecycle", "sequential"}
-    ]
-    running = [item.case.gate for item in order_quick(items) if item.known is None]
-    assert running[:6] == ["sequential", "lifecycle"] * 3
+def test_in_a_quick_run_every_gate_gets_the_same_time(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(contract_run, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    running = []
+    for item in iter_quick(list_all_items()):
+        clock.now += 3.0 if item.case.gate == "crash" else 1.0
+        running.append(item.case.gate)
+    assert running[: len(QUICK_GATES)] == list(QUICK_GATES)
+    assert Counter(running[:13]) == {gate: 1 if gate == "crash" else 3 for gate in QUICK_GATES}
 
 
 def test_a_quick_run_leaves_out_what_it_has_no_time_for(monkeypatch):
