@@ -280,8 +280,9 @@ def run_round(
             verdict, reason = error.verdict, str(error)
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
-            if any(error is known for known in context.raised):
-                verdict, reason, failures = _add_proofs(context, _build_raised(context, error))
+            if call := context.raised_by.get(id(error)):
+                raised = build_case_failure(RAISED, f"{call} raised {format_error(error)}")
+                verdict, reason, failures = _add_proofs(context, raised)
             else:
                 verdict, reason = "UNKNOWN", f"the kit itself failed: {format_error(error)}"
     return CaseResult(
@@ -308,12 +309,6 @@ def _add_proofs(context: CaseContext, failure: Anomaly) -> _Judgement:
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
     failures = (*select_failures(proved), failure)
     return "FAIL", failures[0].proof, failures
-
-
-def _build_raised(context: CaseContext, error: BaseException) -> Anomaly:
-    last = context.history[-1] if context.history else None
-    doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
-    return build_case_failure(RAISED, f"{doing} raised {format_error(error)}")
 
 
 def _judge_round(case: Case, context: CaseContext) -> _Judgement:
