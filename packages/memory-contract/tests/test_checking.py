@@ -26,7 +26,8 @@ from memory_contract.contract_run import (
     select,
 )
 from memory_contract.gates import GATES
-from memory_contract.runner import run_round
+from memory_contract.history import Operation
+from memory_contract.runner import StoreUnderTest, run_round
 from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers.pool import Worker, WorkerPool
 from tests.support.kit import under_test
@@ -94,6 +95,41 @@ def test_the_same_seed_asks_for_the_same_calls(subject):
     one, two, other = (calls_of(run_round(storm, "threads", subject, seed)) for seed in (7, 7, 8))
     assert one == two
     assert one != other
+
+
+def test_items_by_keys_that_were_drawn_before_a_race_are_not_held_to_its_order():
+    """`w0` draws its key first and puts its item last, after `w1` has read."""
+
+    def race(context):
+        for worker, op, began, ended, ids in (
+            ("w0", "append", 0, 9, ("w0e0",)),
+            ("w1", "append", 1, 2, ("w1e0",)),
+            ("w1", "read", 3, 4, ("w1e0",)),
+            ("w1", "read", 10, 11, ("w0e0", "w1e0")),
+        ):
+            named = {"ids": ids} if op == "append" else {"value": ids}
+            context.record(
+                Operation(
+                    worker=worker,
+                    session="s",
+                    op=op,
+                    invoke_ns=began,
+                    complete_ns=ended,
+                    outcome="ok",
+                    **named,
+                )
+            )
+
+    (known,) = select([], ["gathered_turns_all_land"])
+    verdicts = {}
+    for ordered in (True, False):
+        store = StoreUnderTest(replace(under_test.smallest, ordered=ordered))
+        try:
+            made = run_round(replace(known, run=race), "threads", store, 1)
+        finally:
+            store.close()
+        verdicts[ordered] = made.verdict
+    assert verdicts == {True: "FAIL", False: "PASS"}
 
 
 def test_who_cannot_be_opened_is_not_judged():
