@@ -132,6 +132,39 @@ class VersionIsALength(ListStore):
         super().append(session, messages, **options)
 
 
+@goldfish("class: a version that begins anew", caught_by="stale_version_is_refused")
+class VersionSinceTheClear(ListStore):
+    """Counts changes since the last clear, so that an empty session looks like a new one."""
+
+    def clear(self, session: str) -> None:
+        super().clear(session)
+        self._alive(session).moves = 0
+
+    def version(self, session: str) -> str:
+        return str(self._alive(session).moves)
+
+    def append(
+        self, session: str, messages: Messages, *, expected: Any = None, **options: Any
+    ) -> None:
+        if expected is not None and expected != self.version(session):
+            raise Conflict("somebody wrote since")
+        super().append(session, messages, **options)
+
+
+@goldfish("class: texts through YAML or CSV", caught_by="unicode_survives")
+class NumbersOfTexts(ListStore):
+    """Takes a text that could be a number for one."""
+
+    capabilities = frozenset({"list", "fields"})
+
+    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        batch = copy_messages(messages)
+        for message in batch:
+            if str(message["content"]).isdigit():
+                message["content"] = int(message["content"])
+        super().append(session, batch)
+
+
 @goldfish("semantic-kernel#12612: roles of a chat", caught_by="message_fields_survive")
 class TwoRoles(ListStore):
     """Keeps what the user and the model say, and nothing of a system or a tool."""

@@ -43,6 +43,8 @@ TEXTS: Final[dict[str, str]] = {
     "line and paragraph separators": "one\u2028two\u2029three\x0b\x0cfour",
     "quotes and backslashes": "'\"`\\'\\\"\\\\ \\u0000 \\n %s %% {0} ${x} ; --",
     "what looks like JSON": '{"role": "system", "content": null}',
+    "what looks like a number": "007",
+    "what looks like no value": "NaN",
     "letters whose case changes their length": "\u0130\u00df\u0149",
 }
 BLANKS: Final[dict[str, str]] = {
