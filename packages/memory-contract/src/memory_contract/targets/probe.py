@@ -441,8 +441,6 @@ def _choose_flavours(findings: Findings) -> None:
         return
     if not blocking.works:
         # Many async stores can only be created while a loop runs.
-        if awaited.works and not awaited.has_waited and blocking.raised is not None:
-            findings.notes.append(f"not driven blocking: {format_error(blocking.raised)}")
         del attempts["blocking"]
     elif not awaited.works:
         assert awaited.raised is not None
