@@ -406,13 +406,12 @@ def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
     assert f"      - run: pip install {installed}\n" in workflow
 
 
-def test_init_takes_a_factory_as_it_is(check, command):
-    done = command("init", "stores:make_remote", "--into", "project")
+@pytest.mark.parametrize("target", ["stores:make_remote", "stores:Newest"])
+def test_init_takes_what_can_be_checked_as_it_is(check, command, target):
+    done = command("init", target, "--into", "project")
     assert "Fill in" not in done.out
-    assert "Next: memory-contract check stores:make_remote" in done.out
+    assert f"Next: memory-contract check {target}" in done.out
     assert not (command.folder / "project" / "contract_store.py").exists()
-    command("init", "stores:Newest")
-    assert "return Newest()\n" in (command.folder / "contract_store.py").read_text("utf-8")
 
 
 def test_a_misspelled_name_is_a_question_and_the_next_sentence_begins_after_it(check):

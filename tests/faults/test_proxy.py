@@ -230,6 +230,19 @@ def test_a_refused_statement_takes_its_transaction_with_it(postgres, database, p
     assert rows(database) == [3]
 
 
+@pytest.mark.parametrize("prepare", [True, False])
+def test_a_refused_commit_ends_its_transaction(postgres, database, prepare):
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO t VALUES (1)")
+        postgres.arm(ProxyFault("answer", "COMMIT", reply="40001"))
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            connection.execute("COMMIT", prepare=prepare)
+        assert connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+        connection.execute("INSERT INTO t VALUES (3)")
+    assert rows(database) == [3]
+
+
 def test_a_refused_statement_of_a_pipeline_takes_all_of_it(postgres, database):
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         postgres.arm(ProxyFault("answer", "INSERT", 2, reply="53100"))

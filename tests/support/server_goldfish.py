@@ -94,6 +94,17 @@ class RedisLog:
         self._client.close()
 
 
+class PushesOneByOne(RedisLog):
+    """It sends a batch message by message, in one packet and without a transaction."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Push each of them."""
+        with self._client.pipeline(transaction=False) as pipeline:
+            for message in messages:
+                pipeline.rpush(self._key(session), json.dumps(message))
+            pipeline.execute()
+
+
 class RetriesWithoutKey(RedisLog):
     """It sends an append again when the connection was lost, and does not ask whether it landed."""
 
@@ -611,6 +622,7 @@ _ON_REDIS: Final = (
     (WaitsForEver, "slow_server_deadline", "redis-py before 8, without socket_timeout"),
     (NeverLooksAgain, "refused_connection", "a class of its own: a flag that nobody resets"),
     (AcknowledgesUnheard, "connection_flap", "a class of its own: fire and forget"),
+    (PushesOneByOne, "connection_flap", "a class of its own: a pipeline taken for a transaction"),
     (SendsAgainWhenLate, "server_frozen", "redis-py#261"),
     (ShowsWhatWasLost, "server_emptied", "a class of its own: a cache as a second truth"),
     (SwallowsAFullDisk, "server_disk_full", "a class of its own: an error taken for a warning"),

@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,14 +19,15 @@ from memory_contract.cases.catalogue import all_cases
 from memory_contract.contract_run import (
     NOT_QUICK,
     QUICK_GATES,
+    QUICK_LATE,
     Item,
     SelectionError,
-    order_quick,
+    iter_quick,
     select,
 )
 from memory_contract.gates import GATES
-from memory_contract.results import CaseResult
-from memory_contract.runner import run_round
+from memory_contract.history import Operation
+from memory_contract.runner import StoreUnderTest, run_round
 from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers.pool import Worker, WorkerPool
 from tests.support.kit import under_test
@@ -94,6 +97,41 @@ def test_the_same_seed_asks_for_the_same_calls(subject):
     assert one != other
 
 
+def test_items_by_keys_that_were_drawn_before_a_race_are_not_held_to_its_order():
+    """`w0` draws its key first and puts its item last, after `w1` has read."""
+
+    def race(context):
+        for worker, op, began, ended, ids in (
+            ("w0", "append", 0, 9, ("w0e0",)),
+            ("w1", "append", 1, 2, ("w1e0",)),
+            ("w1", "read", 3, 4, ("w1e0",)),
+            ("w1", "read", 10, 11, ("w0e0", "w1e0")),
+        ):
+            named = {"ids": ids} if op == "append" else {"value": ids}
+            context.record(
+                Operation(
+                    worker=worker,
+                    session="s",
+                    op=op,
+                    invoke_ns=began,
+                    complete_ns=ended,
+                    outcome="ok",
+                    **named,
+                )
+            )
+
+    (known,) = select([], ["gathered_turns_all_land"])
+    verdicts = {}
+    for ordered in (True, False):
+        store = StoreUnderTest(replace(under_test.smallest, ordered=ordered))
+        try:
+            made = run_round(replace(known, run=race), "threads", store, 1)
+        finally:
+            store.close()
+        verdicts[ordered] = made.verdict
+    assert verdicts == {True: "FAIL", False: "PASS"}
+
+
 def test_who_cannot_be_opened_is_not_judged():
     with pytest.raises(Unreachable, match="ConnectionError: nobody there"):
         check("tests.support.kit.under_test:CannotBeOpened")
@@ -142,25 +180,31 @@ def test_gates_and_cases_are_chosen_by_name():
         select([], ["append_strom"])
 
 
-def test_a_quick_run_takes_every_gate_in_turn_and_each_case_once_before_any_twice():
-    assert {case.name for case in all_cases()} >= NOT_QUICK
-    items = [Item(case=case, mode=mode, known=None) for case in all_cases() for mode in case.modes]
-    ordered = order_quick(items)
-    assert [item.case.gate for item in ordered[: len(QUICK_GATES)]] == list(QUICK_GATES)
+def list_all_items(known=lambda case: None):
+    return [
+        Item(case=case, mode=mode, known=known(case)) for case in all_cases() for mode in case.modes
+    ]
+
+
+def test_a_quick_run_takes_each_case_once_before_any_twice_and_slow_ones_last():
+    assert {case.name for case in all_cases()} >= NOT_QUICK | QUICK_LATE
+    ordered = list(iter_quick(list_all_items()))
     firsts = {item.case.id for item in ordered}
     assert {item.case.id for item in ordered[: len(firsts)]} == firsts
     assert not NOT_QUICK & {item.case.name for item in ordered}
+    sequential = [i.case.name for i in ordered[: len(firsts)] if i.case.gate == "sequential"]
+    assert set(sequential[-2:]) == {"short_programs", "random_programs"}
 
 
-def test_in_a_quick_run_cases_that_are_not_claimed_take_no_turn():
-    known = CaseResult(gate="edges", case="any", mode="blocking", verdict="NOT CLAIMED")
-    items = [
-        Item(case=each, mode="blocking", known=known if "audit" in each.needs else None)
-        for each in all_cases()
-        if each.gate in {"lifecycle", "sequential"}
-    ]
-    running = [item.case.gate for item in order_quick(items) if item.known is None]
-    assert running[:6] == ["sequential", "lifecycle"] * 3
+def test_in_a_quick_run_every_gate_gets_the_same_time(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(contract_run, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    running = []
+    for item in iter_quick(list_all_items()):
+        clock.now += 3.0 if item.case.gate == "crash" else 1.0
+        running.append(item.case.gate)
+    assert running[: len(QUICK_GATES)] == list(QUICK_GATES)
+    assert Counter(running[:13]) == {gate: 1 if gate == "crash" else 3 for gate in QUICK_GATES}
 
 
 def test_a_quick_run_leaves_out_what_it_has_no_time_for(monkeypatch):

@@ -135,6 +135,18 @@ class OnAServer(Kept):
         raise AssertionError("nobody knows what to pass")
 
 
+class PathBesideOthers(Kept):
+    def __init__(self, path, name):
+        self.at(path)
+
+
+class PathAndSession(Kept):
+    """Takes a session when it is made, and with each call."""
+
+    def __init__(self, session_id, path):
+        self.at(path)
+
+
 class InMemory:
     """A right store in memory."""
 
@@ -748,6 +760,19 @@ class TurnsInPart(TurnTuples):
     async def aload_memory(self, session_id):
         await asyncio.sleep(0)
         return self._turns.get(session_id, [])[:]
+
+
+class TurnsAwaitedAlone(Kept):
+    add_messages = get_history = None
+
+    async def asave_context(self, session_id, human_msg, ai_msg):
+        await asyncio.sleep(0)
+        self.keep(session_id, [Said("user", human_msg), Said("assistant", ai_msg)])
+
+    async def aload_memory(self, session_id):
+        await asyncio.sleep(0)
+        said = [message["content"] for message in self.kept(session_id)]
+        return list(zip(said[::2], said[1::2], strict=True))
 
 
 class TurnObjects(TurnTuples):

@@ -128,6 +128,9 @@ class Adapter:
     pairs: bool = False
     # Whether several messages go in as one append; else the kit appends them one by one.
     batches: bool = True
+    # Whether entries of appends that overlap stand in the order in which these took effect. In a
+    # list of items that is sorted by keys, they do not.
+    ordered: bool = True
     # How many entries of a session the store keeps, the newest ones; None if it keeps all.
     keeps_last: int | None = None
     # The largest message that the store takes; None if it names no limit.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from memory_contract.adapter import Adapter, Flavour, Message, Refused
 from memory_contract.calls import Call, Log, Program, ask, build_failure, build_success
-from memory_contract.checker.verdict import Anomaly
+from memory_contract.checker.verdict import Anomaly, quote_name
 from memory_contract.entries import EntryIds, parse_ids
 from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
@@ -184,11 +184,9 @@ class Client:
 
     def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call any method of the handle; what it raises is the store's doing."""
-        try:
+        about = f"{method} on {quote_name(str(arguments[0]))}" if arguments else method
+        with self.context.blame_store(about):
             return self._settle(getattr(self.handle, method)(*arguments, **options))
-        except BaseException as error:
-            self.context.raised.append(error)
-            raise
 
     def look(self, session: str) -> Ids:
         """The ids that the session shows, by a read that is not recorded."""
@@ -223,7 +221,9 @@ class CaseContext:
         self.history: list[Operation] = []
         # Errors of the store: operation, message, and whether it says that nothing happened.
         self.errors: list[tuple[Operation, str, bool]] = []
+        # What the store raised, and the call that raised each, by the identity of the error.
         self.raised: list[BaseException] = []
+        self.raised_by: dict[int, str] = {}
         self.racers: set[str] = set()
         self.faults: list[Fault] = []
         self.notes: list[str] = []
@@ -285,17 +285,22 @@ class CaseContext:
         return self._new_client(handle, settle, lambda: close(handle, loop))
 
     def _open_handle(self, workspace: Path, loop: Loop | None, server: str | None) -> Any:
-        with self._blame_store():
+        with self.blame_store("opening the store"):
             return open_handle(self.adapter, workspace, self.flavour, loop, server)
 
     @contextmanager
-    def _blame_store(self) -> Iterator[None]:
+    def blame_store(self, call: str) -> Iterator[None]:
         """Record what is raised in the block as an error of the store, not of the kit."""
         try:
             yield
         except BaseException as error:
-            self.raised.append(error)
+            self.add_error(error, call)
             raise
+
+    def add_error(self, error: BaseException, call: str) -> None:
+        """Record what a call to the store raised."""
+        self.raised.append(error)
+        self.raised_by.setdefault(id(error), call)
 
     def open_in_process(
         self,
@@ -311,7 +316,7 @@ class CaseContext:
         """
         worker = self.start_worker()
         try:
-            with self._blame_store():
+            with self.blame_store("opening the store"):
                 if plugin is not None:
                     worker.ask("install_plugin", plugin)
                 worker.ask("open", workspace or self.workspace, self.flavour, server)
@@ -399,7 +404,7 @@ class CaseContext:
                 open_own = partial(self._open_handle, self.workspace, None, server)
                 logs = race_threads(programs, names, open_own=open_own, ready=ready)
         except (StoreRaised, Refused) as error:
-            self.raised.append(error)
+            self.add_error(error, "opening the store")
             raise
         for log in logs:
             self.add_log(log)
@@ -429,7 +434,7 @@ class CaseContext:
         operation = self._claim(operation)
         self.history.append(operation)
         if error is not None:
-            self.raised.append(error)
+            self.add_error(error, f"{operation.op} on {quote_name(operation.session)}")
         return operation
 
     def _claim(self, operation: Operation) -> Operation:
@@ -495,7 +500,7 @@ class CaseContext:
         """Close every handle, then what they depend on."""
         with self._held:
             for client in reversed(self._clients):
-                with self._blame_store():
+                with self.blame_store("closing the store"):
                     client.close()
             if self._loop is not None:
                 self._loop.close()

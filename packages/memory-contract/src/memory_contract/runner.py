@@ -21,7 +21,15 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
 from memory_contract.cases.case import Case
 from memory_contract.checker import judge
-from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Violated, quote_name
+from memory_contract.checker.search import STEPS_MAX
+from memory_contract.checker.verdict import (
+    Anomaly,
+    Ok,
+    Undecided,
+    Verdict,
+    Violated,
+    quote_name,
+)
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
 from memory_contract.gates import FAULT_GATES, Mode
 from memory_contract.handles import Loop, LoopFactory, close, find_flavours, open_handle
@@ -35,7 +43,7 @@ from memory_contract.results import (
     select_failures,
 )
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.workers.pool import WorkerPool, WorkersUnavailable
+from memory_contract.workers.pool import WorkerLost, WorkerPool, WorkersUnavailable
 
 # For calls that hang; slow ones must fit in easily.
 CASE_S_MAX: Final = 240.0
@@ -280,8 +288,12 @@ def run_round(
             verdict, reason = error.verdict, str(error)
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
-            if any(error is known for known in context.raised):
-                verdict, reason, failures = _add_proofs(context, _build_raised(context, error))
+            call = context.raised_by.get(id(error))
+            if call and isinstance(error, WorkerLost):
+                verdict, reason = "UNKNOWN", f"{call}: {error}"
+            elif call:
+                raised = build_case_failure(RAISED, f"{call} raised {format_error(error)}")
+                verdict, reason, failures = _add_proofs(context, raised)
             else:
                 verdict, reason = "UNKNOWN", f"the kit itself failed: {format_error(error)}"
     return CaseResult(
@@ -302,22 +314,21 @@ def run_round(
 _Judgement = tuple[CaseVerdict, str, tuple[Anomaly, ...]]
 
 
+def _judge_history(context: CaseContext) -> Verdict:
+    # A search asks for one order in which everything took effect; each rule for less.
+    return judge(context.history, search_steps=STEPS_MAX if context.adapter.ordered else 0)
+
+
 def _add_proofs(context: CaseContext, failure: Anomaly) -> _Judgement:
     # Proofs of the checker come first: they say more than what the case noticed.
-    verdict = judge(context.history)
+    verdict = _judge_history(context)
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
     failures = (*select_failures(proved), failure)
     return "FAIL", failures[0].proof, failures
 
 
-def _build_raised(context: CaseContext, error: BaseException) -> Anomaly:
-    last = context.history[-1] if context.history else None
-    doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
-    return build_case_failure(RAISED, f"{doing} raised {format_error(error)}")
-
-
 def _judge_round(case: Case, context: CaseContext) -> _Judgement:
-    verdict = Ok() if context.is_compared else judge(context.history)
+    verdict = Ok() if context.is_compared else _judge_history(context)
     if isinstance(verdict, Violated):
         failures = select_failures(verdict.anomalies)
         return "FAIL", failures[0].proof, failures

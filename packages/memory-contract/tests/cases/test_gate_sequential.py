@@ -177,12 +177,39 @@ def test_an_empty_batch_may_be_refused():
     assert "an empty batch is refused" in report.notes
 
 
-def test_what_raises_after_a_refusal_is_told_with_the_refused_append():
-    (result,) = check(
-        of_files(StrandedLock), cases=["refused_append_leaves_nothing"], seed=1
-    ).results
-    assert "a batch with a value that cannot be stored was refused (TypeError" in result.reason
+@pytest.mark.parametrize(
+    ("case", "refused"),
+    [
+        ("refused_append_leaves_nothing", "a batch with a value that cannot be stored was refused"),
+        ("unserialisable_is_refused", "after an object of a class was refused, the next append"),
+    ],
+)
+def test_what_raises_after_a_refusal_is_told_with_the_refused_append(case, refused):
+    (result,) = check(of_files(StrandedLock), cases=[case], seed=1).results
+    assert refused in result.reason
     assert "TimeoutError: locked" in result.reason
+
+
+class RefusesWhatItKept(Sound):
+    def add(self, session, messages):
+        super().add(session, messages)
+        if len(self.shown[session]) > 5:
+            raise Refused("too long")
+
+
+def test_what_was_refused_and_kept_is_proved_by_a_read():
+    result = check(of_memory(RefusesWhatItKept), cases=["random_programs"], seed=1).results[0]
+    assert result.failures[0].name == "aborted read"
+
+
+class BrokenList(Sound):
+    def sessions(self):
+        raise OSError("no index")
+
+
+def test_an_error_is_told_with_the_call_that_raised_it():
+    result = check(of_memory(BrokenList), cases=["sessions_are_listed"], seed=1).results[0]
+    assert result.reason == "sessions raised OSError: no index"
 
 
 class CountsPopsOfNothing(Sound):

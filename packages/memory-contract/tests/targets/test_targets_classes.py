@@ -1,13 +1,14 @@
 """Classes that declare nothing: how the kit finds out what they are, and accuses none wrongly."""
 
 import functools
+from typing import Any
 
 import pytest
 
 from memory_contract import Adapter, Refused, Unreachable, check
 from memory_contract.handles import find_flavours
 from memory_contract.report.text import reproduce
-from memory_contract.targets import TargetError, probe, resolve
+from memory_contract.targets import TargetError, find_factory_source, probe, resolve
 from tests.support.kit import class_stores
 
 CASES = [
@@ -68,6 +69,11 @@ def test_a_class_whose_constructor_takes_one_path_is_given_one(name, takes, tmp_
             "data_dir, db_name",
             'FolderAndName(data_dir=workspace, db_name=workspace / "store.db")',
         ),
+        (
+            "PathBesideOthers",
+            "path, name",
+            'PathBesideOthers(path=workspace / "store.db", name=...)',
+        ),
         ("UrlByDefault", "url", 'UrlByDefault(url=f"sqlite:///{workspace}/store.db")'),
         ("Settings", "ttl, embedder", "Settings()"),
         ("Limit", "max_messages", "Limit()"),
@@ -84,6 +90,32 @@ def test_any_other_constructor_is_refused_with_the_factory_to_write(name, takes,
     assert lines[1:3] == ["", ""]
     assert lines[3:] == ["def make_store(workspace):", f"    return {call}"]
     compile(refused.value.hint, "factory", "exec")
+
+
+def test_a_factory_that_is_shown_for_a_class_with_a_session_works(tmp_path):
+    with pytest.raises(
+        TargetError, match=r"PathAndSession makes .* must take \(workspace"
+    ) as refused:
+        resolve("tests.support.kit.class_stores:PathAndSession")
+    shown: dict[str, Any] = {}
+    exec(refused.value.hint, shown)
+    store = shown["make_store"](tmp_path)
+    store.add_messages("s", [])
+    assert [path.name for path in tmp_path.iterdir()] == ["store.db"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("FileThatMustBeGiven", ""),
+        ("make_kept", ""),
+        ("PathBesideOthers", 'PathBesideOthers(path=workspace / "store.db", name=...)'),
+    ],
+)
+def test_a_factory_is_written_for_what_cannot_be_checked_as_it_is(name, shown):
+    source = find_factory_source(f"tests.support.kit.class_stores:{name}")
+    assert source.endswith(f"    return {shown}\n" if shown else "")
+    assert bool(source) == bool(shown)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +203,11 @@ def test_a_message_is_passed_as_the_store_takes_it(name, form, batches):
 
 
 @pytest.mark.parametrize(
-    "name", ["Decorated", "InThreads", "HalfAwaited", "AsyncGenerator", "MadeOnALoop"]
+    "name",
+    [
+        *("Decorated", "InThreads", "HalfAwaited", "AsyncGenerator", "MadeOnALoop"),
+        "TurnsAwaitedAlone",
+    ],
 )
 def test_what_is_awaited_is_seen_by_what_calls_return(name):
     adapter, _ = taken(name)

@@ -64,6 +64,64 @@ class UndoForgetsTheFirst(ListStore):
             life.shown = life.shown[1:]
 
 
+@goldfish("class: an undo that restores a copy", caught_by="undo_takes_back")
+class UndoForgetsWhatCameSince(ListStore):
+    """Undoes a change, and drops what was appended after it."""
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._since: dict[str, Messages] = {}
+
+    def undo(self, session: str) -> None:
+        with self._changing(session) as life:
+            life.undo()
+            since = self._since.pop(session, [])
+            life.shown = [message for message in life.shown if message not in since]
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        super().append(session, messages, **options)
+        self._since.setdefault(session, []).extend(messages)
+
+    def clear(self, session: str) -> None:
+        super().clear(session)
+        self._since.pop(session, None)
+
+
+@goldfish("class: a snapshot's number without its session", caught_by="rollback_is_exact")
+class SnapshotsOfAllSessions(ListStore):
+    """Counts the snapshots of each session, and keeps them under their numbers alone."""
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._taken: dict[str, Messages] = {}
+
+    def snapshot(self, session: str) -> str:
+        with self._changing(session) as life:
+            life.freeze()
+            self._taken[str(len(life.snapshots))] = list(life.shown)
+            return str(len(life.snapshots))
+
+    def rollback(self, session: str, snapshot: str) -> None:
+        with self._changing(session) as life:
+            life.change(self._taken[snapshot])
+
+
+@goldfish("class: the newest of a table", caught_by="trim_keeps_the_newest")
+class TrimCountsAllSessions(ListStore):
+    """Keeps those of a session's entries that are among the newest of all sessions."""
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._newest: list[str] = []
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        super().append(session, messages, **options)
+        self._newest += [session] * len(messages)
+
+    def trim(self, session: str, keep: int) -> None:
+        super().trim(session, self._newest[len(self._newest) - keep :].count(session))
+
+
 @goldfish("semantic-kernel#12708", caught_by="trim_keeps_structure")
 class TrimSplitsPairs(ListStore):
     """Cuts between a tool call and its result."""

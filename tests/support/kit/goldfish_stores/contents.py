@@ -6,7 +6,7 @@ import json
 import unicodedata
 from typing import Any
 
-from memory_contract.adapter import Refused
+from memory_contract.adapter import Conflict, Refused
 from memory_contract.goldfish.lives import Damaged, Life, Messages, copy_messages, digest
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore
@@ -115,6 +115,64 @@ class VersionIgnored(ListStore):
     def append(self, session: str, messages: Messages, **options: Any) -> None:
         options.pop("expected", None)
         super().append(session, messages, **options)
+
+
+@goldfish("class: the length as a version", caught_by="stale_version_is_refused")
+class VersionIsALength(ListStore):
+    """Takes a session of as many entries as before for one that nobody changed."""
+
+    def version(self, session: str) -> str:
+        return str(len(self._alive(session).shown))
+
+    def append(
+        self, session: str, messages: Messages, *, expected: Any = None, **options: Any
+    ) -> None:
+        if expected is not None and expected != self.version(session):
+            raise Conflict("somebody wrote since")
+        super().append(session, messages, **options)
+
+
+@goldfish("class: a version that begins anew", caught_by="stale_version_is_refused")
+class VersionSinceTheClear(ListStore):
+    """Counts changes since the last clear, so that an empty session looks like a new one."""
+
+    def clear(self, session: str) -> None:
+        super().clear(session)
+        self._alive(session).moves = 0
+
+    def version(self, session: str) -> str:
+        return str(self._alive(session).moves)
+
+    def append(
+        self, session: str, messages: Messages, *, expected: Any = None, **options: Any
+    ) -> None:
+        if expected is not None and expected != self.version(session):
+            raise Conflict("somebody wrote since")
+        super().append(session, messages, **options)
+
+
+@goldfish("class: texts through YAML or CSV", caught_by="unicode_survives")
+class NumbersOfTexts(ListStore):
+    """Takes a text that could be a number for one."""
+
+    capabilities = frozenset({"list", "fields"})
+
+    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        batch = copy_messages(messages)
+        for message in batch:
+            if str(message["content"]).isdigit():
+                message["content"] = int(message["content"])
+        super().append(session, batch)
+
+
+@goldfish("semantic-kernel#12612: roles of a chat", caught_by="message_fields_survive")
+class TwoRoles(ListStore):
+    """Keeps what the user and the model say, and nothing of a system or a tool."""
+
+    capabilities = frozenset({"list"})
+
+    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        super().append(session, [m for m in messages if m["role"] in ("user", "assistant")])
 
 
 @goldfish("adk PRs #7105 and #7213", caught_by="reads_are_copies")

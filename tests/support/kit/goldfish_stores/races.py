@@ -8,7 +8,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from memory_contract.adapter import Conflict, Message
 from memory_contract.goldfish.lives import Life, Messages, copy_messages
@@ -22,6 +22,23 @@ from memory_contract.goldfish.stores import (
 
 # How long one who opens a store waits for another to do so.
 LOOK_S_MAX: Final = 0.5
+
+
+@goldfish("class: a cache of the process", caught_by="read_after_write_elsewhere")
+class CacheOfTheProcess(FileStore):
+    """Answers from a cache of its process, which its own appends clear."""
+
+    capabilities = frozenset({"list", "fields"})
+    _read: ClassVar[dict[tuple[Path, str], Messages]] = {}
+
+    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        super().append(session, messages)
+        self._read.pop((self._folder, session), None)
+
+    def read(self, session: str) -> Messages:  # type: ignore[override]
+        if (self._folder, session) not in self._read:
+            self._read[self._folder, session] = super().read(session)
+        return copy_messages(self._read[self._folder, session])
 
 
 @goldfish("langchain-redis#74", caught_by="read_after_write_elsewhere")

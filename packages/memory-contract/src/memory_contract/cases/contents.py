@@ -154,7 +154,8 @@ def try_put(store: Client, session: str, batch: Sequence[Message], what: str) ->
 def format_value(value: Any, width: int = 60) -> str:
     """A value for a proof, shortened."""
     text = ascii(value)
-    return text if len(text) <= width else f"{text[: width - 20]}... ({len(text)} characters)"
+    length = len(value if isinstance(value, str) else text)
+    return text if len(text) <= width else f"{text[: width - 20]}... ({length} characters)"
 
 
 CHANGED: Final = "changed"

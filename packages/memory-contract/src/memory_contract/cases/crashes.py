@@ -262,11 +262,11 @@ class PowerCuts(Perturbation[PowerCut]):
         doing = f"during {op.op} on {op.session}" if op else "between two operations"
         change = self._recording.changes[image.after - 1]
         what = (
-            f"a power cut {doing}, after the disk's {change.what} of {change.name or 'a folder'},"
+            f"power cut {doing}, after the disk's {change.what} of {change.name or 'a folder'},"
             f" which kept {DAMAGE_MODES[image.mode]} of what was not synced"
         )
-        self.context.record_fault("power cut", history[0].invoke_ns if history else 0)
-        self._recording.fail(history, "damage" if why else "not durable", why, image, what)
+        self.context.record_fault(what, history[0].invoke_ns if history else 0)
+        self._recording.fail(history, "damage" if why else "not durable", why, image, f"a {what}")
 
     def summarize(self) -> None:
         """Record the faults, and note what a store lost that claims less."""

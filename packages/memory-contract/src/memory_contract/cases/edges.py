@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from memory_contract.adapter import Message
-from memory_contract.case_context import CaseContext, Client
+from memory_contract.calls import format_error
+from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     build_batch,
@@ -19,6 +20,7 @@ from memory_contract.cases.contents import (
 )
 from memory_contract.cases.sequential import Unstorable
 from memory_contract.cases.workload import pace
+from memory_contract.results import RAISED
 
 TEXTS: Final[dict[str, str]] = {
     "a NUL": "before\x00after",
@@ -41,6 +43,8 @@ TEXTS: Final[dict[str, str]] = {
     "line and paragraph separators": "one\u2028two\u2029three\x0b\x0cfour",
     "quotes and backslashes": "'\"`\\'\\\"\\\\ \\u0000 \\n %s %% {0} ${x} ; --",
     "what looks like JSON": '{"role": "system", "content": null}',
+    "what looks like a number": "007",
+    "what looks like no value": "NaN",
     "letters whose case changes their length": "\u0130\u00df\u0149",
 }
 BLANKS: Final[dict[str, str]] = {
@@ -128,7 +132,13 @@ def _append_each(
             if "metadata" in batch[0]:
                 _expect_fields(store, session, batch[0], what, place=-len(batch))
     plain = build_batch(store.context, f"after {what}")
-    store.put(session, *plain)
+    try:
+        store.put(session, *plain)
+    except Exception as error:
+        if taken:
+            raise
+        proof = f"after {what} was refused, the next append to {session} raised"
+        store.context.fail(RAISED, f"{proof} {format_error(error)}", session=session)
     expected += plain
     expect_equal(store, session, expected, f"the message after {what}")
     return taken
@@ -226,9 +236,14 @@ FIELDS: Final[dict[str, Message]] = {
 }
 
 
-@case("edges", needs=["fields"], catches="a field that is dropped: tool calls, metadata, new ones")
+@case(
+    "edges", catches="a message or a field that is dropped: a system message, tool calls, metadata"
+)
 def message_fields_survive(context: CaseContext) -> None:
-    """Append messages of every kind that agents use: each field comes back, to any caller."""
+    """Append messages of every kind that agents use: each comes back to any caller, with fields."""
+    if not context.claims("fields"):
+        _expect_roles(context)
+        return
     store, session, other = context.open(), context.new_session(), context.open_elsewhere()
     said: list[Message] = []
     for what, message in FIELDS.items():
@@ -243,6 +258,23 @@ def message_fields_survive(context: CaseContext) -> None:
         said += batch
     for place, message in enumerate(context.keep_newest(said)):
         _expect_fields(other, session, message, "in the end", place=place)
+
+
+def _expect_roles(context: CaseContext) -> None:
+    """Append a message of each role: it comes back, or is refused."""
+    if context.adapter.pairs:
+        raise CaseNotClaimed("the store takes turns, which have no other roles and no fields")
+    store, session = context.open(), context.new_session()
+    expected: list[Message] = []
+    # The system's first: a store may keep it at the front.
+    for role in ("system", "user", "assistant", "tool"):
+        message = {"role": role, "content": f"from the {role}"}
+        if try_put(store, session, [message], f"a message of the role {role!r}"):
+            expected.append(message)
+            expect_equal(store, session, expected, f"a message of the role {role!r}")
+        else:
+            context.note(f"messages of the role {role!r} are refused")
+    expect_equal(context.open_elsewhere(), session, expected, "what another caller reads")
 
 
 @case("edges", catches="a value that is stored as something else, such as its description")

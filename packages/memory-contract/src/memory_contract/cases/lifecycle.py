@@ -39,6 +39,8 @@ def trim_keeps_the_newest(context: CaseContext) -> None:
     turn = 2 if context.adapter.pairs else 1
     for turns in (context.random.randint(4, 7), context.random.randint(2, 3), 1, 40):
         session.run(store, *_APPENDS)
+        # The newest of all sessions are not the newest of one.
+        beside.run(store, "append")
         session.step(store, "trim", keep=turns * turn)
     try:
         session.step(other, "trim", keep=0)
@@ -131,10 +133,11 @@ def rollback_is_exact(context: CaseContext) -> None:
     session, beside = _expect_session(context), _expect_session(context)
     beside.run(store, "append")
     session.run(store, "append", "append", "snapshot")
+    beside.run(store, "snapshot", "append")
     for client in (store, other, store):
         session.run(client, "append", "append", "rollback", "append")
     session.run(other, "append")
-    beside.look(store, other)
+    beside.run(other, "rollback")
 
 
 @case(
@@ -195,7 +198,7 @@ def fork_is_independent(context: CaseContext) -> None:
     needs=["undo", "clear"],
 )
 def undo_takes_back(context: CaseContext) -> None:
-    """Clear, trim and roll back, and undo each; what showed before shows again."""
+    """Clear, trim and roll back, and undo each; what showed before and what came since shows."""
     store, other = _open_two(context)
     session = _expect_session(context)
     session.run(store, *_APPENDS, "clear")
@@ -204,6 +207,7 @@ def undo_takes_back(context: CaseContext) -> None:
     session.run(other, "rollback")
     session.run(store, "clear")
     session.run(other, "undo", "undo", "undo", "undo")
+    session.run(store, "clear", "append", "undo")
 
 
 @case("lifecycle", catches="an append after close that is acknowledged and lost")

@@ -151,7 +151,7 @@ def _refuse_requests(
 
 @case(
     "faults",
-    catches="writes that are lost or doubled when connections come and go",
+    catches="writes that are lost, doubled or torn when connections come and go",
     modes=MANY_WORKERS,
     overlaps=False,
 )
@@ -178,7 +178,7 @@ def connection_flap(context: CaseContext) -> None:
                     proxy.cut()
                 seen, cuts = proxy.passed, cuts + 1
 
-        programs = build_writers(context, 4, sessions, 12)
+        programs = build_writers(context, 4, sessions, 12, batch=2)
         with in_background(lambda: proxy.arm(*faults), cut_again_and_again) as begin:
             context.race(programs, server=proxy.url, ready=begin)
         proxy.heal()

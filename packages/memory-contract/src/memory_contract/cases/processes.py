@@ -212,9 +212,11 @@ def _retry(client: Client, op: Literal["append", "read"], session: str) -> None:
     if last.outcome != "ok":
         error = context.raised[-1]
         words = f"a process was killed, and {op} raises ever since: {format_error(error)}"
+        if isinstance(error, WorkerLost):
+            raise CaseUnknown(f"{words}; it was not answered")
         # A lock that outlives its holder may expire later.
-        if isinstance(error, WorkerLost) or (op == "append" and patience_s is None):
-            raise CaseUnknown(f"{words}; it was not answered, or the store names no bound")
+        if op == "append" and patience_s is None:
+            raise CaseUnknown(f"{words}; claim in `patience_s` when a dead process's lock runs out")
         context.fail("unusable after a kill", words, session=session)
 
 

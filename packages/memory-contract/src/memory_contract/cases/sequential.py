@@ -398,6 +398,18 @@ def stale_version_is_refused(context: CaseContext) -> None:
     ids += other.append(session)
     _expect_stale(store, session, version)
     context.expect_shown(session, ids, "refused and changed")
+    if context.claims("clear"):
+        # As many entries as before are no reason to accept it.
+        version = store.ask("version", session)
+        other.clear(session)
+        ids = other.append(session, len(ids) // (2 if context.adapter.pairs else 1))
+        _expect_stale(store, session, version)
+        # Nor is a session that is empty again.
+        emptied = context.new_session()
+        version = store.ask("version", emptied)
+        store.append(emptied)
+        other.clear(emptied)
+        _expect_stale(store, emptied, version)
     ids += store.append(session, expected=store.ask("version", session))
     context.expect_shown(session, ids, "lost append")
 

@@ -92,7 +92,7 @@ def _from_framework(framework: str, name: str, claims: Claims) -> Adapter:
     vocabulary = _load_vocabulary(framework)
     if not _is_installed(vocabulary.module):
         raise TargetError(
-            f"{vocabulary.package} is not installed: pip install {vocabulary.package}"
+            f"the package {vocabulary.package} is not installed: pip install {vocabulary.package}"
         )
     try:
         found = import_from_here(name)
@@ -204,12 +204,19 @@ def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
 
 
 def find_factory_source(target: str) -> str:
-    """The source of a factory for a class; nothing for what can be checked as it is."""
+    """The source of a factory for a callable; nothing for what can be checked as it is."""
     framework = target.partition(":")[0]
     if framework in FRAMEWORKS or "://" in target:
         return ""
     found = _import(target)
-    return write_factory(found, target) if isinstance(found, type) else ""
+    try:
+        if callable(found):
+            bind(found, target)
+    except TargetError as error:
+        if not error.hint:
+            raise
+        return error.hint
+    return ""
 
 
 def _recognise(found: Any) -> Vocabulary | None:

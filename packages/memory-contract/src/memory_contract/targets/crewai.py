@@ -75,6 +75,7 @@ VOCABULARY: Final = Vocabulary(
     flavours=("blocking",),
     claims={
         "capabilities": ("clear", "fields", "search", "filter", "retract"),
+        "ordered": False,
         "notes": (OWN_IDS,),
     },
 )

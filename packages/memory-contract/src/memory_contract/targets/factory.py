@@ -29,9 +29,9 @@ from memory_contract.targets.vocabulary import (
 )
 
 _FILE: Final = "store.db"
-# In the last word of a parameter's name, these mean a file or a folder.
+# In a parameter's name, these words mean a file or a folder; `path` may mean either.
 _FILE_WORDS: Final = frozenset({"file", "filename", "filepath", "database", "db"})
-_FOLDER_WORDS: Final = frozenset({"path", "dir", "directory", "folder", "root", "workspace"})
+_FOLDER_WORDS: Final = frozenset({"dir", "directory", "folder", "root", "workspace"})
 _STARS: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Takes = Literal["session", "folder", "file"]
 
@@ -155,19 +155,20 @@ def _can_be_path(parameter: inspect.Parameter) -> bool:
     return not isinstance(default, int | float) and annotation not in (int, float, bool)
 
 
-def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = False) -> str:
-    """The source of a factory for this class."""
+def write_factory(found: Callable[..., Any], name: str, *, per_session: bool | None = None) -> str:
+    """The source of a factory for this class; it takes a session if that does, or as said."""
     module, _, path = name.partition(":")
     parameters = [
         each for each in inspect.signature(found).parameters.values() if each.kind not in _STARS
     ]
     chosen = [each for each in parameters if each.default is each.empty or _is_place(each)]
-    values = [(each, _guess_value(each)) for each in chosen]
+    if per_session is None:
+        per_session = any(each.name in SESSION_NAMES for each in chosen)
+    values = [(each, _guess_value(each, per_session=per_session)) for each in chosen]
     arguments = ", ".join(
         value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
         for each, value in values
     )
-    per_session = per_session or any(each.name in SESSION_NAMES for each in chosen)
     takes = "session_id, workspace" if per_session else "workspace"
     return (
         f"from {module} import {path.partition('.')[0]}\n\n\n"
@@ -178,19 +179,23 @@ def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = F
 
 def _is_place(parameter: inspect.Parameter) -> bool:
     words = set(parameter.name.lower().split("_"))
-    return bool(words & (_FILE_WORDS | _FOLDER_WORDS)) or "sqlite" in str(parameter.default)
+    known = {"path"} | _FILE_WORDS | _FOLDER_WORDS
+    return bool(words & known) or "sqlite" in str(parameter.default)
 
 
-def _guess_value(parameter: inspect.Parameter) -> str:
+def _guess_value(parameter: inspect.Parameter, *, per_session: bool) -> str:
     words = set(parameter.name.lower().split("_"))
     default = parameter.default
     if parameter.name in SESSION_NAMES:
-        return "session_id"
+        return "session_id" if per_session else '"default"'
     if isinstance(default, str) and default.startswith("sqlite"):
         return f'f"{default.partition(":")[0]}:///{{workspace}}/{_FILE}"'
     if words & _FILE_WORDS or (isinstance(default, str) and Path(default).suffix):
         return f'workspace / "{_FILE}"'
-    return "workspace" if words & _FOLDER_WORDS else "..."
+    if words & _FOLDER_WORDS or ("path" in words and isinstance(default, str)):
+        return "workspace"
+    # A class that takes a folder usually creates it; one that takes a file cannot open a folder.
+    return f'workspace / "{_FILE}"' if "path" in words else "..."
 
 
 # Opening

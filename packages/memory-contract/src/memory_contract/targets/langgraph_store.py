@@ -66,6 +66,7 @@ VOCABULARY: Final = Vocabulary(
     inherited="langgraph.store.base:BaseStore.abatch",
     claims={
         "capabilities": ("list", "fields", "search", "filter", "retract"),
+        "ordered": False,
         # A graph calls its store from a pool of threads.
         "thread_safe": True,
     },

@@ -65,5 +65,5 @@ VOCABULARY: Final = Vocabulary(
     described="a VectorStoreIndex of LlamaIndex",
     methods=("insert_nodes", "delete_nodes", "as_retriever"),
     handle=IndexHandle,
-    claims={"capabilities": ("fields", "search", "filter", "retract")},
+    claims={"capabilities": ("fields", "search", "filter", "retract"), "ordered": False},
 )

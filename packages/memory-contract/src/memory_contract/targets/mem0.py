@@ -57,6 +57,7 @@ VOCABULARY: Final = Vocabulary(
     handle=MemoryHandle,
     claims={
         "capabilities": ("clear", "fields", "search", "filter", "retract"),
+        "ordered": False,
         "notes": (OWN_IDS,),
     },
 )

@@ -70,23 +70,25 @@ def takes_arguments(method: Callable[..., Any], capability: Capability) -> bool:
     return all(required[: len(arguments)])
 
 
+def list_parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a method; none if Python cannot tell them."""
+    try:
+        return list(inspect.signature(method).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
 def takes_name(save_snapshot: Callable[..., Any]) -> bool:
     """Whether a snapshot is given its name by the caller: `save_snapshot(session_id, name)`."""
-    try:
-        parameters = inspect.signature(save_snapshot).parameters.values()
-    except (TypeError, ValueError):
-        return False
+    parameters = list_parameters(save_snapshot)
     names = [each.name for each in parameters if each.default is each.empty]
     return len(names) == 2 and names[0].startswith("session") and names[1] in _SNAPSHOT_NAMES
 
 
 def find_session_keyword(method: Callable[..., Any]) -> str:
     """The name of the parameter that takes the session, if another one stands first."""
-    try:
-        parameters = list(inspect.signature(method).parameters.values())
-    except (TypeError, ValueError):
-        return ""
-    first = parameters[0] if parameters else None
+    parameters = list_parameters(method)
+    first = next(iter(parameters), None)
     if first is None or (first.name in SESSION_NAMES and first.kind is not first.KEYWORD_ONLY):
         return ""
     return next((each.name for each in parameters if each.name in SESSION_NAMES), "")
@@ -107,10 +109,7 @@ def must_work(handle: SimpleHandle, capability: Capability) -> bool:
 
 def _must_restore(store: Any) -> bool:
     """Whether the names leave no doubt about what is passed to and from a rollback."""
-    try:
-        names = list(inspect.signature(store.rollback_to_snapshot).parameters)
-    except (TypeError, ValueError):
-        return False
+    names = [each.name for each in list_parameters(store.rollback_to_snapshot)]
     session, snapshot, *_ = *names, "", ""
     is_clear = session.startswith("session") and snapshot.startswith("snapshot")
     return is_clear and not takes_name(store.save_snapshot)
@@ -198,23 +197,15 @@ class SimpleHandle(StoreHandle):
 
 def find_limit(read: Callable[..., Any]) -> str:
     """The parameter of a read that says how many messages come back, if there is one."""
-    try:
-        parameters = inspect.signature(read).parameters
-    except (TypeError, ValueError):
-        return ""
-    return next((name for name in _LIMITS if name in parameters), "")
+    names = {each.name for each in list_parameters(read)}
+    return next((name for name in _LIMITS if name in names), "")
 
 
 def find_limits(read: Callable[..., Any]) -> list[str]:
     """The parameters that make a read return only so many by default."""
-    try:
-        parameters = inspect.signature(read).parameters
-    except (TypeError, ValueError):
-        return []
-    found = [name for name in _LIMITS if name in parameters]
+    found = [each for each in list_parameters(read) if each.name in _LIMITS]
     # Zero and less mean all.
-    defaults = {name: parameters[name].default for name in found}
-    return [name for name, value in defaults.items() if type(value) is int and value > 0]
+    return [each.name for each in found if type(each.default) is int and each.default > 0]
 
 
 class MessagesHandle(SimpleHandle):
@@ -269,10 +260,7 @@ class MessagesHandle(SimpleHandle):
 
 def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
     """Whether the names of its parameters say which text is the role and which the content."""
-    try:
-        parameters = list(inspect.signature(add_message).parameters.values())[1:]
-    except (TypeError, ValueError):
-        return False
+    parameters = list_parameters(add_message)[1:]
     names = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
     return names >= {"role", "content"}
 
@@ -281,19 +269,19 @@ def _names_both_texts(add_message: Callable[..., Any]) -> bool:
     """The same, also if the session does not stand first."""
     if not find_session_keyword(add_message):
         return takes_role_and_content(add_message)
-    return {each.name for each in _list_parameters(add_message)} >= {"role", "content"}
+    return {each.name for each in _list_others(add_message)} >= {"role", "content"}
 
 
-def _list_parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+def _list_others(method: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters beside the one that takes the session."""
-    parameters = list(inspect.signature(method).parameters.values())
+    parameters = list_parameters(method)
     session = find_session_keyword(method) or (parameters[0].name if parameters else "")
     return [each for each in parameters if each.name != session]
 
 
 def _expect_texts(add_message: Callable[..., Any]) -> None:
     """Raise `TypeError` unless the method takes a role and a content beside the session."""
-    parameters = _list_parameters(add_message)[:2]
+    parameters = _list_others(add_message)[:2]
     required = [each for each in parameters if each.default is each.empty]
     if len(required) < 2 and parameters[:1] and parameters[0].name != "role":
         raise TypeError("it takes no role and content")
@@ -304,7 +292,7 @@ def _find_message_class(method: Callable[..., Any]) -> Callable[..., Any]:
 
     Raises `TypeError` if it names none.
     """
-    name = next((each.name for each in _list_parameters(method)), "messages")
+    name = next((each.name for each in _list_others(method)), "messages")
     try:
         annotation = get_type_hints(method).get(name)
     except Exception as error:
@@ -358,6 +346,13 @@ VOCABULARIES: Final = (
         described="a store with save_context and load_memory",
         methods=("save_context", "load_memory"),
         handle=TurnsHandle,
+        claims={"pairs": True},
+    ),
+    Vocabulary(
+        described="a store with asave_context and aload_memory",
+        methods=("asave_context", "aload_memory"),
+        handle=TurnsHandle,
+        flavours=("async",),
         claims={"pairs": True},
     ),
 )

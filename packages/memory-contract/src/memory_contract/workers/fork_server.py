@@ -149,6 +149,10 @@ def _classify_error(error: BaseException) -> str:
     return "refused" if classify_outcome(error) == "fail" else "raised"
 
 
+def _sleep_until(start_ns: int) -> None:
+    time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+
+
 class _Worker:
     """The jobs of a worker, by name."""
 
@@ -169,7 +173,10 @@ class _Worker:
         found = getattr(self._plugin, name)
         return found(*arguments) if callable(found) else found
 
-    def open(self, workspace: Path, flavour: Flavour, server: str | None = None) -> None:
+    def open(
+        self, workspace: Path, flavour: Flavour, server: str | None = None, start_ns: int = 0
+    ) -> None:
+        _sleep_until(start_ns)
         self._loop = Loop() if flavour == "async" else None
         self._handle = open_handle(self._adapter, workspace, flavour, self._loop, server)
 
@@ -179,7 +186,7 @@ class _Worker:
 
     def run(self, program: Program, names: dict[str, Any], start_ns: int) -> Log:
         log = Log()
-        time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+        _sleep_until(start_ns)
         if self._loop is None:
             run(self._handle, program, names, log)
         else:
@@ -197,7 +204,7 @@ class _Worker:
         if self._loop is None and len(programs) == 1:
             # In the thread that opened the handle: no other may use that of some stores.
             return [self.run(programs[0], names, start_ns)]
-        time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+        _sleep_until(start_ns)
         handles = [self._handle] * len(programs)
         if self._loop is None:
             return race_threads(programs, names, handles=handles)

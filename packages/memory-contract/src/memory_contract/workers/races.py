@@ -37,12 +37,15 @@ def race_threads(
 
     `ready` is called when all are open.
     """
+    # The stores are opened at the same time as well: that is a race of its own.
+    begin = threading.Barrier(len(programs))
     gate = threading.Barrier(len(programs), action=ready)
     logs = [Log() for _ in programs]
     mishaps: list[BaseException] = []
 
     def work(place: int, program: Program, log: Log) -> None:
         try:
+            begin.wait()
             ours = open_own() if open_own is not None else handles[place]
             try:
                 gate.wait()
@@ -132,8 +135,10 @@ def race_processes(
     """
     workers = [worker_pool.start_worker() for _ in programs]
     try:
+        # The stores are opened at the same time as well: that is a race of its own.
+        start_ns = time.monotonic_ns() + START_NS
         for place, worker in enumerate(workers):
-            worker.tell("open", workspace, flavours[place % len(flavours)], server)
+            worker.tell("open", workspace, flavours[place % len(flavours)], server, start_ns)
         for worker in workers:
             worker.answer()
         if ready is not None:

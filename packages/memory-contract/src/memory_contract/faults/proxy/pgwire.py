@@ -17,6 +17,10 @@ _SSL: Final = 80877103
 _GSS: Final = 80877104
 # A statement that does not exist: binding it makes the server fail the transaction.
 _NOBODY: Final = b"indelible_prepared_no_such_statement"
+# A statement that fails and, as a failed COMMIT does, ends its transaction: no server takes a name
+# of 200 bytes or more.
+_COMMITS: Final = ("COMMIT", "END")
+_FAILED_COMMIT: Final = b"PREPARE TRANSACTION '" + b"x" * 200 + b"'"
 # After these a server hangs up.
 _FATAL: Final = ("57P01", "57P02", "57P03", "53300", "28000")
 REPLIES: Final = {
@@ -99,11 +103,15 @@ class PostgresWire:
         error = _build_error(reply, "FATAL" if fatal else "ERROR")
         if fatal:
             return Refusal(error=error, closes=True)
-        if request.raw[:1] == b"Q":
-            forward = _pack(b"Q", b"EXECUTE " + _NOBODY + b"\0")
-        else:
-            forward = _pack(b"B", b"\0" + _NOBODY + b"\0" + b"\0" * 6)
-        return Refusal(error=error, forward=forward)
+        commits, is_query = request.name in _COMMITS, request.raw[:1] == b"Q"
+        if is_query:
+            statement = _FAILED_COMMIT if commits else b"EXECUTE " + _NOBODY
+            return Refusal(error=error, forward=_pack(b"Q", statement + b"\0"))
+        if commits:
+            # In place of the statement that is bound, an unnamed one.
+            parse = _pack(b"P", b"\0" + _FAILED_COMMIT + b"\0" * 3)
+            return Refusal(error=error, forward=parse + _pack(b"B", b"\0" * 8))
+        return Refusal(error=error, forward=_pack(b"B", b"\0" + _NOBODY + b"\0" + b"\0" * 6))
 
     def rewrite_reply(self, reply: Reply, error: bytes) -> bytes:
         """Replace the server's error; the messages around it stay as they are."""
