@@ -120,7 +120,8 @@ class Engine:
 
     def perform(self, op):
         """Return the answer in a form that can be compared between engines."""
-        if isinstance(op, BeginStage) or getattr(op, "ttl_s", None) is not None:
+        change = op.change if isinstance(op, Audited) else op
+        if isinstance(change, BeginStage) or getattr(change, "ttl_s", None) is not None:
             self.perishable.add(op.session)
         self.is_ordered = getattr(op, "order", None) is not None
         try:
@@ -130,7 +131,7 @@ class Engine:
         if isinstance(op, ListAudits):
             return sorted(name for name in result if name.startswith(self.prefix))
         self._remember(op, result)
-        if isinstance(op, Reclaim | Erase) and op.session in self.perishable:
+        if isinstance(change, Reclaim | Erase) and op.session in self.perishable:
             # Entries of an earlier life or a lost stage go when it ends, or in the next vacuum.
             return result.journal_lines if isinstance(op, Reclaim) else result.forks
         snapshots = result.snapshots if getattr(op, "count_snapshots", False) else None
@@ -274,8 +275,9 @@ def audited(engine, command):
     return AUDIT._add_line(build(engine, *arguments))
 
 
-def begin_stage(engine, session, ttl_s, first):
-    return BeginStage(engine.name(session), None, ttl_s, first)
+def begin_stage(engine, session, origin, ttl_s, first):
+    forked_from = None if origin is None else engine.name(origin)
+    return BeginStage(engine.name(session), forked_from, ttl_s, first)
 
 
 def stage_rows(engine, session, index, count):
@@ -407,7 +409,9 @@ COMMANDS = {
         st.integers(1, 3),
     ),
     ReadLog: plain(ReadLog, SMALL, st.integers(1, 4)),
-    BeginStage: command(begin_stage, STAGED, TTL, st.sampled_from([None, 0, 20])),
+    BeginStage: command(
+        begin_stage, STAGED, st.sampled_from([None, "a"]), TTL, st.sampled_from([None, 0, 20])
+    ),
     StageRows: command(stage_rows, STAGED, RECENT, st.integers(1, 3)),
     ShowStage: command(show_stage, STAGED, RECENT, st.integers(1, 3), st.booleans()),
     DropStage: command(drop_stage, STAGED, RECENT),
@@ -521,8 +525,6 @@ NOT_DRAWN: dict[type, set[str]] = {
     Rollback: {"fresh"},
     SaveSnapshot: {"fresh"},
     EraseItem: {"envelope"},
-    # The forks of a session that has expired are not known to Redis.
-    BeginStage: {"forked_from"},
     # What an import brings: `test_hostile_imports.py` and `test_moving.py` have more of it.
     ShowStage: {"metadata", "generation", "created_at_ms", "snapshots", "journal"},
     # The everyday programs list one page; damage is made behind the engine's back; and where

@@ -645,7 +645,7 @@ async def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
         # The row stays, says that the session has expired, and remembers the end of the log.
         await tx.delete_parts(row)
         emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
-        await tx.save_session(emptied)
+        await tx.save_session(emptied._replace(forked_from=None))
     else:
         await tx.delete_session(row)
     return ReclaimResult(*removed)

@@ -253,7 +253,7 @@ class EraseResult:
     entries: int = 0
     snapshots: int = 0
     size_bytes: int = 0
-    # Sessions that were forked from it, which hold copies of its entries.
+    # Sessions that were forked from it and still hold copies of its entries.
     forks: tuple[str, ...] = ()
     # Where bytes of it remain for good: append-only files, replicas, write-ahead logs.
     kept: tuple[str, ...] = ()
