@@ -323,11 +323,12 @@ def set_metadata(engine, session, metadata, choice, ttl_s):
 
 
 def quarantine(engine, session):
-    """Only of a session that is there: a plan has found a damaged entry in it."""
+    """Only of a session that was there: a plan has found a damaged entry in it."""
     name = engine.name(session)
-    if not any(head.status is Status.ACTIVE for head in engine.heads[name]):
+    active = [head for head in engine.heads[name] if head.status is Status.ACTIVE]
+    if not active:
         return ReadHead(name)
-    return Quarantine(name, ((0, "unreadable", b"bytes"),))
+    return Quarantine(name, ((active[-1].born, "unreadable", b"bytes"),))
 
 
 def command(build, *arguments):
@@ -530,7 +531,6 @@ NOT_DRAWN: dict[type, set[str]] = {
     # The everyday programs list one page; damage is made behind the engine's back; and where
     # `scan_max` ends a page depends on the engine.
     ListSessions: {"prefix", "resume", "damaged", "scan_max"},
-    Quarantine: {"entries"},
     # What a line says, and whose it is: `test_audit.py`.
     Audited: {"actor", "key"},
     ImportAudit: {"lines"},

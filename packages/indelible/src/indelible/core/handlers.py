@@ -116,6 +116,13 @@ async def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, 
     return row, build_row_head(row, await tx.now_ms())
 
 
+async def _find_active(tx: Transaction, name: str) -> SessionRow | None:
+    """Find a session, even if its view is damaged; None if it is not active."""
+    row = await tx.find_session(name)
+    status = rules.compute_status(row.state if row else None, await tx.now_ms())
+    return row if status is Status.ACTIVE else None
+
+
 async def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
     """Compute the version of a session, even if its view is damaged."""
     state = row.state if row else None
@@ -708,7 +715,7 @@ async def check_session(tx: Transaction, op: CheckSession) -> tuple[str, ...]:
 @WRITES.handles(Quarantine)
 async def quarantine(tx: Transaction, op: Quarantine) -> None:
     """Keep the bytes of entries that cannot be read."""
-    row = await tx.find_session(op.session)
+    row = await _find_active(tx, op.session)
     if row is not None:
         await tx.insert_quarantine(row, op.entries)
 
@@ -718,7 +725,7 @@ async def read_quarantine(
     tx: Transaction, op: ReadQuarantine
 ) -> tuple[tuple[int, str, bytes], ...]:
     """Read what was put into quarantine."""
-    row = await tx.find_session(op.session)
+    row = await _find_active(tx, op.session)
     return () if row is None else tuple(await tx.read_quarantine(row))
 
 

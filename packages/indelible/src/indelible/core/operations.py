@@ -759,7 +759,10 @@ class ReadCursorKey(Operation[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Quarantine(Operation[None]):
-    """Keep the bytes of entries that cannot be read, beyond any vacuum. Repeating it is safe."""
+    """Keep the bytes of entries that cannot be read, beyond any vacuum of the session's life.
+
+    Repeating it is safe. In a session that is not active, nothing is kept.
+    """
 
     session: str
     # Position, reason, bytes.
@@ -768,7 +771,7 @@ class Quarantine(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadQuarantine(Operation[tuple[tuple[int, str, bytes], ...]]):
-    """Read what was put into quarantine, by position."""
+    """Read what was put into quarantine in the session's life, by position."""
 
     session: str
 

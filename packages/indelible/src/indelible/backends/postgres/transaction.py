@@ -524,6 +524,10 @@ class PostgresTransaction(Transaction):
         )
         await Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
         await Do(
+            "DELETE FROM indelible.quarantine WHERE session = $1 AND position < $2",
+            (row.number, row.born),
+        )
+        await Do(
             "DELETE FROM indelible.journal WHERE session = $1"
             " AND (life <> $2 OR operation <> ALL ($3::bytea[]))",
             (*life, BytesArray(key.encode() for key in lines)),
@@ -586,9 +590,9 @@ class PostgresTransaction(Transaction):
 
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         rows = await Sql(
-            "SELECT position, reason, payload FROM indelible.quarantine WHERE session = $1"
-            " ORDER BY position",
-            (row.number,),
+            "SELECT position, reason, payload FROM indelible.quarantine"
+            " WHERE session = $1 AND position >= $2 ORDER BY position",
+            (row.number, row.born),
         )
         return [(at, reason.decode("utf-8", "surrogatepass"), raw) for at, reason, raw in rows]
 

@@ -324,9 +324,11 @@ def read_quarantine(
     context: RedisContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """Read what was put into quarantine."""
-    _, seal, answers = yield from read_parts(
+    head, seal, answers = yield from read_parts(
         context, op.session, ("HGETALL", QUARANTINE), checks="head"
     )
+    if head.status is not Status.ACTIVE:
+        return ()
     found = []
     for position, value in to_pairs(answers[0]):
         text = seal.open(b"q" + position, value, "its quarantine")

@@ -546,6 +546,9 @@ class SqliteTransaction(Transaction):
         life = row.number, row.life
         self._db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", life)
         self._db.execute(
+            "DELETE FROM quarantine WHERE session = ? AND position < ?", (row.number, row.born)
+        )
+        self._db.execute(
             "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
             (*life, keys_from),
         )
@@ -604,8 +607,9 @@ class SqliteTransaction(Transaction):
 
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         rows = self._db.execute(
-            "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
-            (row.number,),
+            "SELECT position, reason, payload FROM quarantine WHERE session = ? AND position >= ?"
+            " ORDER BY position",
+            (row.number, row.born),
         )
         return [(position, reason, payload) for position, reason, payload in rows]
 
