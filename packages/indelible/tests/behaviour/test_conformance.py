@@ -509,6 +509,17 @@ def test_entries_of_an_earlier_life_are_no_vacuum_of_this_one(engine):
     assert perform(ReadHead(tried.name("a"))).vacuums == 0
 
 
+def test_a_copy_was_last_active_when_its_newest_entry_was_written(engine):
+    """Clocks may go back, so that an earlier entry may have a later time."""
+    _, perform = engine
+    name = f"{next(_programs)}/a"
+    stage = perform(BeginStage(name, None, None))
+    one, two = build_rows(stage.first, 2)
+    rows = one._replace(written_at_ms=5_000), two._replace(written_at_ms=4_000)
+    shown = perform(ShowStage(name, stage.life, b"{}", created_at_ms=1, rows=rows))
+    assert shown.last_activity_ms == perform(ReadHead(name)).last_activity_ms == 4_000
+
+
 def test_no_operation_is_left_out():
     """An operation is in the programs, or it asks about the engine itself."""
     every = {
