@@ -726,7 +726,10 @@ async def read_quarantine(
 ) -> tuple[tuple[int, str, bytes], ...]:
     """Read what was put into quarantine."""
     row = await _find_active(tx, op.session)
-    return () if row is None else tuple(await tx.read_quarantine(row))
+    if row is None:
+        return ()
+    # Positions continue from one life to the next.
+    return tuple(each for each in await tx.read_quarantine(row) if each[0] >= row.born)
 
 
 # Audit

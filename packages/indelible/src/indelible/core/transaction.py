@@ -312,7 +312,7 @@ class Transaction(ABC):
 
     @abstractmethod
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
-        """Read what was kept of the life, which begins at the position `born`, by position."""
+        """Read what was kept, by position. It may be of an earlier life."""
 
     # Audit. Lines belong to a name, not to a session: they stay when it is deleted.
 

@@ -590,9 +590,9 @@ class PostgresTransaction(Transaction):
 
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         rows = await Sql(
-            "SELECT position, reason, payload FROM indelible.quarantine"
-            " WHERE session = $1 AND position >= $2 ORDER BY position",
-            (row.number, row.born),
+            "SELECT position, reason, payload FROM indelible.quarantine WHERE session = $1"
+            " ORDER BY position",
+            (row.number,),
         )
         return [(at, reason.decode("utf-8", "surrogatepass"), raw) for at, reason, raw in rows]
 

@@ -334,4 +334,4 @@ def read_quarantine(
         text = seal.open(b"q" + position, value, "its quarantine")
         size, _, rest = text.partition(b" ")
         found.append((int(position), rest[: int(size)].decode(), rest[int(size) :]))
-    return tuple(sorted(found))
+    return tuple(sorted(each for each in found if each[0] >= head.born))

@@ -607,9 +607,8 @@ class SqliteTransaction(Transaction):
 
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         rows = self._db.execute(
-            "SELECT position, reason, payload FROM quarantine WHERE session = ? AND position >= ?"
-            " ORDER BY position",
-            (row.number, row.born),
+            "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
+            (row.number,),
         )
         return [(position, reason, payload) for position, reason, payload in rows]
 
