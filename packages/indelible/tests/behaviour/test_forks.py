@@ -44,6 +44,15 @@ def test_a_fork_shows_what_its_original_shows(store, clock):
     assert info == store.session("b")
 
 
+def test_a_receipt_names_the_forks_that_still_hold_copies(store, clock):
+    say(store, "a", "one")
+    for name in ("kept", "expired", "vacuumed"):
+        store.fork("a", name, ttl=NEVER if name == "kept" else 5.0)
+    clock.advance(6)
+    store.vacuum(session_id="vacuumed")
+    assert store.forget("a").forks == ("expired", "kept")
+
+
 def test_a_session_that_changed_is_not_forked(store):
     say(store, "a", "one")
     version = store.session("a").version

@@ -14,6 +14,7 @@ from indelible import (
     UsageError,
 )
 from indelible.core.limits import EXPIRED_KNOWN_S, TTL_S_MAX
+from indelible.core.operations import Quarantine
 from indelible.core.verbs import VERBS
 from tests.support.stores import said, say, shown
 from tests.support.verbs import CALLS
@@ -27,6 +28,22 @@ def store(make_store):
 
 def status(store, session="s"):
     return store.get_history(session).status
+
+
+# What is out of reach
+
+
+def test_a_quarantine_ends_with_its_life(store, clock):
+    perform = getattr(store, "_loop_run", None) or store._backend.perform
+    say(store, "s", "hi")
+    perform(Quarantine("s", ((0, "unreadable", b"raw"),)))
+    assert len(store.quarantined("s")) == 1
+    clock.advance(10)
+    assert store.quarantined("s") == []
+    say(store, "s", "again")
+    assert store.quarantined("s") == []
+    store.vacuum(session_id="s")
+    assert store.quarantined("s") == []
 
 
 # The deadline

@@ -218,3 +218,25 @@ def test_a_closed_store_is_closed(url):
     store.close()
     with pytest.raises(indelible.ClosedError):
         store.add_message("s", "user", "hi")
+
+
+@pytest.mark.parametrize("later", ["closed", "refused"])
+def test_after_a_lost_answer_no_later_refusal_says_that_nothing_was_written(url, later):
+    store = indelible.open(url)
+    store.add_message("s", "user", "before")
+    lost = []
+
+    def lose_first_answer(step, run):
+        if not lost:
+            lost.append(run())
+            if later == "closed":
+                store.close()
+            raise psycopg.OperationalError("the connection was cut")
+        raise psycopg.errors.InsufficientPrivilege("permission denied")
+
+    put_between(store._backend, lose_first_answer)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        store.add_message("s", "user", "hi")
+    store.close()
+    with indelible.open(url) as again:
+        assert again.add_message("s", "user", "hi", key=caught.value.key).replayed

@@ -1,5 +1,7 @@
 """Audited changes on Redis: what is known of a change whose reply was lost."""
 
+import itertools
+
 import pytest
 
 import indelible
@@ -49,6 +51,21 @@ def test_an_append_whose_reply_was_lost_stays_unknown_if_it_cannot_be_looked_up(
     proxy.heal()
     assert store.add_message("s", "user", "third", key=lost.value.key).replayed
     assert describe(store) == (["first", "second", "third"], ["append"] * 3)
+
+
+def test_a_fork_is_made_once_with_one_line_whichever_reply_is_lost(proxied):
+    proxy, store = proxied
+    store.fork("s", "first")
+    for nth in itertools.count(1):
+        struck = len(proxy.struck)
+        proxy.arm(ProxyFault("cut after", "EVALSHA", nth))
+        store.fork("s", f"fork-{nth}")
+        if len(proxy.struck) == struck:
+            break
+        assert len(store.get_history(f"fork-{nth}")) == 2
+        assert [line.change for line in store.audit_log(f"fork-{nth}")] == ["create"]
+        proxy.heal()
+    assert nth > 4
 
 
 def test_all_requests_of_an_audited_call_share_a_deadline(url, monkeypatch):

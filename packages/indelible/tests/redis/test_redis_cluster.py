@@ -8,7 +8,9 @@ import redis
 import redis.asyncio
 
 import indelible
+from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions
 from indelible.backends.redis.keys import build_keys
+from memory_contract.faults.proxy import Proxy, ProxyFault
 from tests.support.redis_writers import ProcessWriter, texts
 from tests.support.valkey_cluster import ValkeyCluster
 from tests.support.wait import wait_until
@@ -181,6 +183,47 @@ async def test_a_redirect_to_a_server_that_the_map_does_not_have_is_followed(tmp
                 assert texts(blocking, "s") == ["one", "two", "three", "four"]
     finally:
         cluster.stop()
+
+
+@pytest.fixture
+def proxy(cluster):
+    """A proxy before the server that is asked for the map of slots."""
+    with Proxy(cluster.nodes[0].url) as started:
+        yield started
+
+
+@pytest.mark.parametrize("kind", [RedisBackend, AsyncRedisBackend])
+async def test_a_map_that_is_read_while_the_store_is_closed_leaves_no_connection(
+    cluster, proxy, kind
+):
+    proxy.arm(ProxyFault("freeze", "CLUSTER"))
+    backend = kind(build_options(proxy.url.replace("redis://", "redis+cluster://")))
+    with cluster.nodes[0].client() as client:
+        others = len(client.client_list())
+        opening = asyncio.ensure_future(call(backend.prepare))
+        await asyncio.to_thread(wait_until, lambda: proxy.struck, what="the map is not read")
+        closing = asyncio.ensure_future(call(backend.close))
+        await asyncio.to_thread(wait_until, lambda: backend._closed)
+        proxy.heal()
+        with pytest.raises(indelible.ClosedError):
+            await opening
+        await closing
+        await asyncio.to_thread(
+            wait_until,
+            lambda: len(client.client_list()) == others,
+            what="a connection is still open",
+        )
+
+
+async def call(function):
+    """Await a coroutine function, or call another in a thread."""
+    if asyncio.iscoroutinefunction(function):
+        return await function()
+    return await asyncio.to_thread(function)
+
+
+def build_options(target):
+    return RedisOptions(target=target, shown="cluster", namespace="", durability=None, timeout_s=20)
 
 
 def test_a_server_of_a_cluster_that_is_opened_alone_says_what_to_do(cluster):

@@ -1,14 +1,17 @@
 """Servers that are killed, frozen, full or not there: nothing acknowledged is lost or doubled."""
 
 import asyncio
+import itertools
 import threading
 
 import pytest
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
+from indelible.backends.redis import scripts
 from indelible.backends.redis.errors import LostError
 from indelible.backends.redis.schema import FORMAT
+from indelible.core.operations import EraseItem
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers.ports import reserve_port
 from tests.support.redis_writers import Writer, insist, texts
@@ -310,3 +313,60 @@ def test_an_erase_that_cannot_look_for_copies_erases_nothing(url, erase):
         proxy.heal()
         assert refused.value.landed == Landed.NO
         assert store.get_memory("c", "id").text == "Ana drinks tea."
+
+
+def _prepare_vacuum(store):
+    for number in range(6):
+        store.add_message("s", "user", str(number))
+    store.trim("s", keep_last=1)
+
+
+def _prepare_erase(store):
+    for number in range(6):
+        store.remember("s", str(number), id="id")
+
+
+@pytest.fixture
+def small_portions(monkeypatch):
+    """Scripts that remove and overwrite two entries in a call."""
+    monkeypatch.setattr(scripts, "REMOVE_ENTRIES", 2)
+    scripts.load_script.cache_clear()
+    yield
+    scripts.load_script.cache_clear()
+
+
+@pytest.mark.usefixtures("small_portions")
+@pytest.mark.parametrize(
+    ("prepare", "change"),
+    [
+        (_prepare_vacuum, lambda store: store.vacuum(session_id="s", undo_window=0)),
+        (_prepare_erase, lambda store: store._backend.perform(EraseItem("s", "id", b"{}"))),
+    ],
+)
+def test_an_error_halfway_does_not_say_that_nothing_was_written(url, client, prepare, change):
+    """These take several calls of scripts; each call is refused in turn, and all that follow."""
+    outcomes = set()
+    for nth in itertools.count(1):
+        client.flushall()
+        with Proxy(url) as proxy, indelible.open(proxy.url) as store:
+            prepare(store)
+            before = dump(client)
+            proxy.arm(ProxyFault("answer", "EVALSHA", nth, times=0, reply="OOM no memory"))
+            landed = find_landed(change, store)
+            if not proxy.struck:
+                break
+        assert (landed == Landed.NO) == (dump(client) == before), f"call {nth}"
+        outcomes.add(landed)
+    assert outcomes == {Landed.NO, Landed.MAYBE}
+
+
+def find_landed(change, store):
+    """Return what the error of a change says about the data; None if there is no error."""
+    try:
+        change(store)
+    except indelible.MemoryStoreError as error:
+        return error.landed
+
+
+def dump(client):
+    return {key: client.dump(key) for key in client.keys("indelible:{*")}

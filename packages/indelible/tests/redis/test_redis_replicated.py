@@ -4,6 +4,8 @@ import pytest
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnsupportedError
+from indelible.core.operations import BeginStage, ShowStage
+from memory_contract.faults.proxy import Proxy, ProxyFault
 from tests.support.redis_writers import insist, texts
 from tests.support.wait import wait_until
 
@@ -76,6 +78,28 @@ def test_a_replica_that_does_not_answer_is_an_unknown_outcome_and_a_retry_lands_
         assert insist(lambda: texts(store, "s")) == ["one", "two"]
         with replica.client() as client:
             assert client.zcard("indelible:{:s}l") == 2
+
+
+def test_a_repeated_change_is_confirmed_although_it_was_made_before(pair):
+    """WAIT only concerns what its connection wrote, and the first attempt was on another."""
+    primary, replica = pair
+    with Proxy(primary.url) as proxy:
+        opened = insist(lambda: indelible.open(proxy.url, durability="replicated", timeout_s=2.0))
+        with opened as store:
+            perform = store._backend.perform
+            # The server learns the script.
+            insist(lambda: show(perform, "first", perform(BeginStage("first", None, None))))
+            stage = insist(lambda: perform(BeginStage("s", None, None)))
+            replica.freeze()
+            proxy.arm(ProxyFault("cut after", "EVALSHA"))
+            with pytest.raises(OutcomeUnknownError, match="replicas"):
+                show(perform, "s", stage)
+            assert proxy.struck
+            replica.thaw()
+
+
+def show(perform, session, stage):
+    return perform(ShowStage(session, stage.life, b"{}"))
 
 
 async def test_tasks_share_one_confirmation(pair):

@@ -207,7 +207,12 @@ class AsyncEmbeddedBackend:
         if type(op) in WRITES:
             result = await self._get_batcher(loop).run(op, NO_DEADLINE)
         else:
-            result = await loop.run_in_executor(self._reading, self._database.read, op)
+            try:
+                reading = self._reading.submit(self._database.read, op)
+            except RuntimeError:
+                # Another event loop has closed the store meanwhile.
+                raise ClosedError("the store is closed") from None
+            result = await asyncio.wrap_future(reading)
         return result
 
     async def prepare(self) -> None:

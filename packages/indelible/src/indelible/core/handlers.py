@@ -116,6 +116,13 @@ async def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, 
     return row, build_row_head(row, await tx.now_ms())
 
 
+async def _find_active(tx: Transaction, name: str) -> SessionRow | None:
+    """Find a session, even if its view is damaged; None if it is not active."""
+    row = await tx.find_session(name)
+    status = rules.compute_status(row.state if row else None, await tx.now_ms())
+    return row if status is Status.ACTIVE else None
+
+
 async def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
     """Compute the version of a session, even if its view is damaged."""
     state = row.state if row else None
@@ -632,7 +639,7 @@ async def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
         # The row stays, says that the session has expired, and remembers the end of the log.
         await tx.delete_parts(row)
         emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
-        await tx.save_session(emptied)
+        await tx.save_session(emptied._replace(forked_from=None))
     else:
         await tx.delete_session(row)
     return ReclaimResult(*removed)
@@ -695,7 +702,7 @@ async def check_session(tx: Transaction, op: CheckSession) -> tuple[str, ...]:
 @WRITES.handles(Quarantine)
 async def quarantine(tx: Transaction, op: Quarantine) -> None:
     """Keep the bytes of entries that cannot be read."""
-    row = await tx.find_session(op.session)
+    row = await _find_active(tx, op.session)
     if row is not None:
         await tx.insert_quarantine(row, op.entries)
 
@@ -705,8 +712,11 @@ async def read_quarantine(
     tx: Transaction, op: ReadQuarantine
 ) -> tuple[tuple[int, str, bytes], ...]:
     """Read what was put into quarantine."""
-    row = await tx.find_session(op.session)
-    return () if row is None else tuple(await tx.read_quarantine(row))
+    row = await _find_active(tx, op.session)
+    if row is None:
+        return ()
+    # Positions continue from one life to the next.
+    return tuple(each for each in await tx.read_quarantine(row) if each[0] >= row.born)
 
 
 # Audit

@@ -253,7 +253,7 @@ class EraseResult:
     entries: int = 0
     snapshots: int = 0
     size_bytes: int = 0
-    # Sessions that were forked from it, which hold copies of its entries.
+    # Sessions that were forked from it and still hold copies of its entries.
     forks: tuple[str, ...] = ()
     # Where bytes of it remain for good: append-only files, replicas, write-ahead logs.
     kept: tuple[str, ...] = ()
@@ -759,7 +759,10 @@ class ReadCursorKey(Operation[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Quarantine(Operation[None]):
-    """Keep the bytes of entries that cannot be read, beyond any vacuum. Repeating it is safe."""
+    """Keep the bytes of entries that cannot be read, beyond any vacuum of the session's life.
+
+    Repeating it is safe. In a session that is not active, nothing is kept.
+    """
 
     session: str
     # Position, reason, bytes.
@@ -768,7 +771,7 @@ class Quarantine(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadQuarantine(Operation[tuple[tuple[int, str, bytes], ...]]):
-    """Read what was put into quarantine, by position."""
+    """Read what was put into quarantine in the session's life, by position."""
 
     session: str
 

@@ -277,7 +277,7 @@ class Transaction(ABC):
         """Delete journal lines, kept keys and snapshots that a vacuum does not keep.
 
         These are lines whose keys are not in `lines`, kept keys of appends before `keys_from`, and
-        all of earlier lives.
+        all of earlier lives, with what they put into quarantine.
         """
 
     # Snapshots
@@ -312,7 +312,7 @@ class Transaction(ABC):
 
     @abstractmethod
     async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
-        """Read what was kept, by position."""
+        """Read what was kept, by position. It may be of an earlier life."""
 
     # Audit. Lines belong to a name, not to a session: they stay when it is deleted.
 

@@ -125,9 +125,7 @@ class MemoryTransaction(Transaction):
             self._changed = replace(known) if known and not self._deleted else Session(row)
         if self._changed.row.life != row.life:
             earlier = self._changed
-            self._changed = Session(
-                row, log=earlier.log, items=earlier.items, quarantine=earlier.quarantine
-            )
+            self._changed = Session(row, log=earlier.log, items=earlier.items)
         self._changed.row = row
 
     async def delete_parts(self, row: SessionRow) -> None:

@@ -11,6 +11,7 @@ from indelible.backends.postgres.statements import (
     LOCK_WAIT_S,
     Call,
     PostgresContext,
+    format_expected,
     to_milliseconds,
 )
 from indelible.core import rules
@@ -46,7 +47,7 @@ def build_call(
         names.append(name)
         keys.append(op.key.encode())
         fresh.append(op.fresh)
-        expected.append(_format_expected(op.expected))
+        expected.append(format_expected(op.expected))
         ttls.append(to_milliseconds(op.ttl_s))
         counts.append(len(op.drafts))
         for draft in op.drafts:
@@ -58,11 +59,6 @@ def build_call(
         *build_arrays(entries),
     )
     return Call(_APPEND, params, wait_s_max)
-
-
-def _format_expected(version: str | None) -> str | None:
-    """Format an expected version. Text that the server may not accept matches no version."""
-    return version if version is None or (version.isascii() and version.isprintable()) else ""
 
 
 def build_result(op: Append, version: str) -> AppendResult:

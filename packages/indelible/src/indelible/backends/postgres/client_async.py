@@ -32,6 +32,8 @@ from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.operations import Append, AppendResult
 from indelible.core.plan import Operation, Plan, perform, run_plan_async
 from indelible.errors import (
+    ClosedError,
+    FormatError,
     MemoryStoreBackendError,
     MemoryStoreError,
     OutcomeUnknownError,
@@ -151,20 +153,20 @@ class AsyncPostgresClient:
         unknown: OutcomeUnknownError | None = None
         alone = False
         while True:
-            error: MemoryStoreBackendError
+            error: MemoryStoreError
             try:
                 result = await self._try_append(op, deadline, alone=alone)
                 return result if unknown is None else result._replace(resent=True)
             except OutcomeUnknownError as lost:
                 unknown = error = lost
-            except UnavailableError as failed:
-                error = failed
-            wait_s = deadline.next_wait_s()
+            except (MemoryStoreBackendError, FormatError, ClosedError) as refused:
+                error = refused
+            wait_s = deadline.next_wait_s() if error.retryable else None
             if wait_s is None or deadline.left_s() < self._options.timeout_s * LAST_ATTEMPT:
-                if unknown is not None and error is not unknown:
-                    # This attempt wrote nothing, but an earlier one may have.
-                    raise unknown.copy(exhausted=True) from error
-                raise error.copy(exhausted=True) from error.__cause__
+                if unknown is None:
+                    raise error
+                # If this attempt wrote nothing, an earlier one may have.
+                raise unknown.copy(exhausted=True) from (error.__cause__ or error)
             await asyncio.sleep(wait_s)
             # The group may have failed because of another append; and this one may be written.
             alone, op = True, replace(op, fresh=False)

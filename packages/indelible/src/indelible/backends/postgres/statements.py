@@ -59,6 +59,11 @@ def to_milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else math.ceil(seconds * 1000)
 
 
+def format_expected(version: str | None) -> str | None:
+    """Format an expected version. Text that the server may not accept matches no version."""
+    return version if version is None or (version.isascii() and version.isprintable()) else ""
+
+
 # Operations with handlers of their own; the shared handlers perform the others.
 HANDLERS: Final[Handlers[PostgresContext]] = Handlers()
 

@@ -524,6 +524,10 @@ class PostgresTransaction(Transaction):
         )
         await Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
         await Do(
+            "DELETE FROM indelible.quarantine WHERE session = $1 AND position < $2",
+            (row.number, row.born),
+        )
+        await Do(
             "DELETE FROM indelible.journal WHERE session = $1"
             " AND (life <> $2 OR operation <> ALL ($3::bytea[]))",
             (*life, BytesArray(key.encode() for key in lines)),

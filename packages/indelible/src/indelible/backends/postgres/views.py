@@ -8,7 +8,13 @@ from typing import Final
 from indelible import view
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import to_extents
-from indelible.backends.postgres.statements import HANDLERS, Call, PostgresContext, Row
+from indelible.backends.postgres.statements import (
+    HANDLERS,
+    Call,
+    PostgresContext,
+    Row,
+    format_expected,
+)
 from indelible.backends.postgres.transaction import open_view, perform_in_transaction
 from indelible.core import rules
 from indelible.core.operations import (
@@ -30,30 +36,29 @@ _EXTENTS_SURE: Final = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 @HANDLERS.handles(Rollback)
 async def rollback(context: PostgresContext, op: Rollback) -> ViewChangeResult:
     """Make visible what a snapshot froze."""
-    expected = op.expected
-    if expected is None or (expected.isascii() and expected.isprintable()):
-        row = await _call_guarded(
-            _ROLL_BACK,
-            *context.get_primary_key(op.session),
-            context.now_ms(),
-            expected,
-            op.snapshot.encode(),
-            op.key.encode(),
-            rules.ROLLBACK.encode(),
+    row = await _call_guarded(
+        _ROLL_BACK,
+        *context.get_primary_key(op.session),
+        context.now_ms(),
+        format_expected(op.expected),
+        op.snapshot.encode(),
+        op.key.encode(),
+        rules.ROLLBACK.encode(),
+    )
+    if row is None:
+        return await perform_in_transaction(context, replace(op, fresh=False))
+    changed_at, version, end, *tails, before, after = row
+    return ViewChangeResult(
+        JournalLine(
+            key=op.key,
+            change=rules.ROLLBACK,
+            changed_at_ms=changed_at,
+            version=version,
+            end=end,
+            before=view.View(to_extents(before), tails[0]),
+            after=view.View(to_extents(after), tails[1]),
         )
-        if row is not None:
-            changed_at, version, end, *tails, before, after = row
-            line = JournalLine(
-                key=op.key,
-                change=rules.ROLLBACK,
-                changed_at_ms=changed_at,
-                version=version,
-                end=end,
-                before=view.View(to_extents(before), tails[0]),
-                after=view.View(to_extents(after), tails[1]),
-            )
-            return ViewChangeResult(line)
-    return await perform_in_transaction(context, replace(op, fresh=False))
+    )
 
 
 @HANDLERS.handles(SaveSnapshot)

@@ -27,6 +27,7 @@ from indelible.core.operations import (
     ImportAudit,
     ListAudits,
     ReadAudit,
+    ShowStage,
     StoredLine,
 )
 from indelible.core.plan import Operation, Plan
@@ -52,6 +53,9 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
             lost = lost or moved.lost
             if lost is not None and isinstance(change, Append):
                 change = replace(change, fresh=False)
+            elif lost is not None and isinstance(change, ShowStage):
+                # The calls before the one whose reply was lost have written its rows.
+                change = replace(change, rows=())
         except MemoryStoreError:
             if lost is None:
                 raise

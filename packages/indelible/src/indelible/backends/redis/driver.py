@@ -258,6 +258,7 @@ class Cluster(Servers):
         # One call reads the map at a time; the client's own lock does not cover that. Only used by
         # `with`, which Ctrl-C cannot interrupt halfway.
         self._lock = threading.Lock()
+        self._closed = False
 
     def count(self) -> int:
         """Count the primaries."""
@@ -285,6 +286,8 @@ class Cluster(Servers):
         client = self._client
         if client is None or not client.nodes_manager.slots_cache:
             with self._lock:
+                if self._closed:
+                    raise ClosedError("the store is closed")
                 client = self._client = open_cluster(self._options, self._client)
         return client
 
@@ -296,6 +299,13 @@ class Cluster(Servers):
         else:
             with self._lock:
                 manager.initialize()
+
+    def close(self) -> None:
+        """Wait for requests in flight, and close the connections that are ours."""
+        # Behind a call that opens the client at this moment.
+        with self._lock:
+            self._closed = True
+        super().close()
 
     def _list_primaries(self, client: Any) -> list[Any]:
         """List them by their first slots, so that a new primary has the number of the old one."""

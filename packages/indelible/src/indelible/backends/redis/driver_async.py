@@ -256,6 +256,7 @@ class AsyncCluster(AsyncServers):
         # One call reads the map at a time; the client's own lock does not cover that. Only used by
         # `with`, which Ctrl-C cannot interrupt halfway.
         self._lock = asyncio.Lock()
+        self._closed = False
 
     async def count(self) -> int:
         """Count the primaries."""
@@ -283,6 +284,8 @@ class AsyncCluster(AsyncServers):
         client = self._client
         if client is None or not client.nodes_manager.slots_cache:
             async with self._lock:
+                if self._closed:
+                    raise ClosedError("the store is closed")
                 client = self._client = await open_cluster_async(self._options, self._client)
         return client
 
@@ -294,6 +297,13 @@ class AsyncCluster(AsyncServers):
         else:
             async with self._lock:
                 await manager.initialize()
+
+    async def close(self) -> None:
+        """Wait for requests in flight, and close the connections that are ours."""
+        # Behind a call that opens the client at this moment.
+        async with self._lock:
+            self._closed = True
+        await super().close()
 
     def _list_primaries(self, client: Any) -> list[Any]:
         """List them by their first slots, so that a new primary has the number of the old one."""

@@ -45,6 +45,10 @@ class UnconfirmedError(Exception):
     """Too few replicas confirmed a write in time."""
 
 
+class PartlyWrittenError(Exception):
+    """An earlier call of the same operation has written a part of it."""
+
+
 class Failure(NamedTuple):
     """What is known of an attempt that failed."""
 
@@ -219,12 +223,12 @@ def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownEr
     `exhausted` says that it was tried until the deadline: trying again at once would take longer
     than the caller allowed.
     """
+    what = f"{shown} did not answer in time: the write may have landed."
+    then = "The same call with the same key lands it exactly once"
     if isinstance(error, UnconfirmedError):
         what = f"too few replicas of {shown} confirmed the write in time: it may have landed."
-    else:
-        what = f"{shown} did not answer in time: the write may have landed."
-    ours = OutcomeUnknownError(
-        f"{what} The same call with the same key lands it exactly once", exhausted=True
-    )
+    elif isinstance(error, PartlyWrittenError):
+        what, then = f"{shown} took a part of the write only.", "The same call completes it"
+    ours = OutcomeUnknownError(f"{what} {then}", exhausted=True)
     ours.__cause__ = error
     return ours

@@ -37,6 +37,7 @@ _ESCAPED = re.compile(rb"%([0-9a-f]{2})")
 class SessionKeys(NamedTuple):
     """The keys of one session."""
 
+    session: str
     head: str
     # Its parts, in the order of `PARTS`.
     names: tuple[bytes, ...]
@@ -64,7 +65,7 @@ def build_keys(namespace: str, session: str) -> SessionKeys:
     tag = f"{PREFIX}{{{encode_part(namespace)}:{encode_part(session)}}}"
     names = tuple((tag + part).encode() for part in PARTS)
     salt = compute_session_salt(namespace, session)
-    return SessionKeys(tag + HEAD, names, (tag + AUDIT).encode(), key_slot(names[0]), salt)
+    return SessionKeys(session, tag + HEAD, names, (tag + AUDIT).encode(), key_slot(names[0]), salt)
 
 
 def build_pattern(namespace: str, part: str, prefix: str = "") -> str:

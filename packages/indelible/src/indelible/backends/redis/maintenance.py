@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
+from indelible.backends.redis.errors import PartlyWrittenError
 from indelible.backends.redis.keys import (
     HEAD,
     JOURNAL,
@@ -144,8 +145,11 @@ def _measure(
     for start, stop in extents:
         at: int | None = start
         while at is not None:
-            call = context.write if life else context.read
-            count, length, at = yield call("measure_entries", session, at, stop, life)
+            call = context.read("measure_entries", session, at, stop, life)
+            if life:
+                # The vacuum has begun.
+                call.write, call.lost = True, PartlyWrittenError()
+            count, length, at = yield call
             entries, size = entries + count, size + length
     return ReclaimResult(entries, size)
 
@@ -205,6 +209,8 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     entries, size, more = 0, 0, 1
     while more:
         call = context.change("erase_item", op.session, *arguments, repeatable=False)
+        if entries:
+            call.lost = PartlyWrittenError()
         count, length, more = yield call
         entries, size = entries + count, size + length
         # The line was written with the first portion.
@@ -318,12 +324,14 @@ def read_quarantine(
     context: RedisContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """Read what was put into quarantine."""
-    _, seal, answers = yield from read_parts(
+    head, seal, answers = yield from read_parts(
         context, op.session, ("HGETALL", QUARANTINE), checks="head"
     )
+    if head.status is not Status.ACTIVE:
+        return ()
     found = []
     for position, value in to_pairs(answers[0]):
         text = seal.open(b"q" + position, value, "its quarantine")
         size, _, rest = text.partition(b" ")
         found.append((int(position), rest[: int(size)].decode(), rest[int(size) :]))
-    return tuple(sorted(found))
+    return tuple(sorted(each for each in found if each[0] >= head.born))

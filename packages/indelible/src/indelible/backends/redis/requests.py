@@ -22,7 +22,7 @@ from indelible.backends.redis.errors import (
     is_ask,
     parse_code,
 )
-from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
+from indelible.backends.redis.keys import SessionKeys, build_keys
 from indelible.backends.redis.options import RedisOptions, is_cluster, is_simulated
 from indelible.backends.redis.scripts import LuaScript, load_script
 from indelible.core.backend import Handlers
@@ -112,11 +112,6 @@ class ScriptCall(Operation[Any]):
     def to(self) -> str:
         """Return a key of the server that has the session."""
         return self.keys.head
-
-    @property
-    def session(self) -> str:
-        """Return the id of the session."""
-        return parse_session(self.keys.names[0]) or ""
 
     def build_commands(self) -> tuple[Command, ...]:
         """Return the commands to send if the call is not shared with other appends."""
@@ -270,7 +265,7 @@ def find_problem(
     if not isinstance(error, Exception):
         return None
     call = request if isinstance(request, ScriptCall) else None
-    session = call.session if call is not None else None
+    session = call.keys.session if call is not None else None
     failure = classify_failure(error, shown=context.shown, session=session)
     problem, then = failure.problem, failure.then
     if isinstance(request, SendCommands) and isinstance(error, theirs.ResponseError):

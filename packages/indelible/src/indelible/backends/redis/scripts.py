@@ -42,7 +42,6 @@ SLACK_MS: Final = 3600 * 1000
 class LuaScript(NamedTuple):
     """A script, and the digest by which it is called."""
 
-    name: str
     digest: bytes
     text: str
 
@@ -100,7 +99,7 @@ def load_script(name: str, *, audited: bool = False) -> LuaScript:
     names = "|".join(constants)
     text = re.sub(rf"\b({names})\b", lambda found: str(constants[found[1]]), text)
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
-    return LuaScript(name, digest.encode(), text)
+    return LuaScript(digest.encode(), text)
 
 
 def _read(name: str) -> str:

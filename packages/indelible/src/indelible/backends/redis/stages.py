@@ -51,6 +51,7 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
     shown = op.view
     arguments: list[Argument] = [
         op.stage,
+        context.lookup,
         op.metadata,
         "" if shown is None else shown.tail,
         "" if shown is None else format_extents(shown.extents),

@@ -546,6 +546,9 @@ class SqliteTransaction(Transaction):
         life = row.number, row.life
         self._db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", life)
         self._db.execute(
+            "DELETE FROM quarantine WHERE session = ? AND position < ?", (row.number, row.born)
+        )
+        self._db.execute(
             "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
             (*life, keys_from),
         )

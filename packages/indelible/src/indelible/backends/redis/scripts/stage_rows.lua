@@ -12,7 +12,7 @@ for n = 4, #ARGV, 2 do
     if key ~= '' and is_indexed(key) then
       s.counts[1] = s.counts[1] + call('HSET', s.used, key, seal(s, 'k' .. key, position))
     end
-    s.stop, s.deadline, s.activity = position + 1, deadline, math.max(s.activity, tonumber(written))
+    s.stop, s.deadline, s.activity = position + 1, deadline, tonumber(written)
   end
 end
 save_head(s)
