@@ -81,6 +81,7 @@ DAMAGED_COLUMNS = [
     "written_at = -5",
     "written_at = 1 << 60",
     "deadline = -7",
+    "deadline = 1 << 60",
     "deadline = 253402300800000",
     "batch_size = -1",
     "batch_size = 0",

@@ -21,10 +21,14 @@ FIELDS: Final = {
     "kept_key": "session, life, key, position, entries, generation, checksums",
 }
 
-# The content checksum that follows from an entry's row, to compare with the envelope's.
+_SALTED = (
+    "(checksum - (id & 4294967295) - written_at - ifnull(deadline, 0) - generation - batch_size)"
+)
+# The content checksum that follows from an entry's row, to compare with the envelope's; -1, which
+# no content has, if a column cannot be right.
 CONTENT: Final = (
-    "(checksum - (id & 4294967295) - written_at - ifnull(deadline, 0) - generation - batch_size"
-    f" - :salt) & {CHECKSUM_MASK}"
+    f"CASE WHEN {_SALTED} BETWEEN 0 AND {CHECKSUM_MASK}"
+    f" THEN ({_SALTED} - :salt) & {CHECKSUM_MASK} ELSE -1 END"
 )
 
 

@@ -138,7 +138,8 @@ def read_found(db: SqliteConnection, names: Mapping[int, str]) -> dict[int, Stor
     salts = {name: compute_session_salt(db.namespace, name) for name in set(names.values())}
     entries: dict[int, StoredEntry] = {}
     for entry_id, kind, written_at, payload, content in db.execute(_READ, (json.dumps([*names]),)):
-        content_part = (content - salts[names[entry_id]]) & CHECKSUM_MASK
+        salt = salts[names[entry_id]]
+        content_part = content if content < 0 else (content - salt) & CHECKSUM_MASK
         place = split_entry_id(entry_id)[1], KIND_BY_NUMBER.get(kind), written_at, payload
         entries[entry_id] = StoredEntry(*place, content_part)
     return entries

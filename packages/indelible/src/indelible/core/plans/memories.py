@@ -314,9 +314,11 @@ def _get_state(head: Head) -> tuple[str, int, int]:
 def erase_memory(collection: Collection, memory_id: str) -> Plan[ForgetReceipt]:
     """Overwrite every version of a memory, also those that are not visible."""
     session = build_collection_id(collection)
-    erased = yield from perform(EraseItem(session, _check_id(memory_id), _ERASED))
-    left = yield from perform(Scrub())
+    _check_id(memory_id)
+    # First: an error of a read says that nothing was written.
     damaged = yield from perform(ReadQuarantine(session))
+    erased = yield from perform(EraseItem(session, memory_id, _ERASED))
+    left = yield from perform(Scrub())
     aside = ("the quarantine of the collection: entries that could not be read",) if damaged else ()
     return ForgetReceipt(
         session_id=session,
