@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -68,8 +69,8 @@ class CheckpointDraft(NamedTuple):
     # The versions of all channels, and the names of those that changed.
     versions: Mapping[str, records.Version]
     changed: Collection[str]
-    # Serializes the value of a channel; returns None if it has none.
-    get_parts: Callable[[str], Parts | None]
+    # Serializes the value of a channel, once, given its values before; None if it has none.
+    get_parts: Callable[[str, Sequence[SerializedValue | None]], Parts | None]
 
 
 class Threads(ThreadReader):
@@ -453,9 +454,12 @@ def _build_channels(
         # A copied checkpoint may have unchanged channels that its parent lacks.
         if name not in draft.changed and old is not None and old.version == version:
             channels[name] = old
-        elif (parts := draft.get_parts(name)) is not None:
-            places = new.add_all(parts.values, () if old is None else old.positions)
-            channels[name] = ChannelValue(version, parts.form, places, parts.keys)
+            continue
+        positions = () if old is None else old.positions
+        known = tuple(map(new.cache.values.get, positions))
+        if (parts := draft.get_parts(name, known)) is not None:
+            places = new.add_all(parts.values, positions, known)
+            channels[name] = ChannelValue(version, parts.form, places)
     return channels
 
 
@@ -463,27 +467,29 @@ class _NewValues:
     """The values of a record that are not stored in the thread yet, each once."""
 
     def __init__(self, cache: ThreadCache) -> None:
-        self._cache = cache
+        self.cache = cache
         # New values, numbered in the order in which they will be appended.
         self.values: dict[SerializedValue, int] = {}
 
     def add_all(
-        self, values: Sequence[SerializedValue], before: Sequence[int] = ()
+        self,
+        values: Sequence[SerializedValue],
+        before: Sequence[int] = (),
+        known: Sequence[SerializedValue | None] = (),
     ) -> tuple[int, ...]:
         """Return the positions of values; for the n-th new one, -1 - n.
 
-        `before` are the positions of the channel's previous values. Usually only more follow now,
-        so they are compared first, all at once.
+        `before` are the positions of the channel's previous values, and `known` those values. Most
+        are at the same place again.
         """
-        known = tuple(map(self._cache.values.get, before))
-        if tuple(values[: len(before)]) != known:
-            before = ()
-        return (*before, *map(self._add, values[len(before) :]))
+        end = len(values)
+        compared = zip_longest(values, before[:end], known[:end])
+        return tuple([at if value is old else self._add(value) for value, at, old in compared])
 
     def _add(self, value: SerializedValue) -> int:
         # LangGraph's serializer returns a bytearray as it is, and that may change.
         value = value[0], bytes(value[1])
-        if (position := self._cache.positions.get(value)) is not None:
+        if (position := self.cache.positions.get(value)) is not None:
             return position
         return -1 - self.values.setdefault(value, len(self.values))
 
