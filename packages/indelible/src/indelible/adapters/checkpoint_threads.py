@@ -103,9 +103,9 @@ class Threads(ThreadReader):
             base = newest
             if base is None or base.id != header.parent:
                 base = await self._find_parent(session, header)
-            channels = _build_channels(draft, base, new := _NewValues(cache))
-            if await self._append_surplus(session, cache, new):
-                channels = _build_channels(draft, base, new := _NewValues(cache))
+            new = _NewValues(cache)
+            channels = _build_channels(draft, base, new)
+            values = await self._append_surplus(session, cache, new)
             placed = {
                 name: channel._replace(positions=new.place(channel.positions))
                 for name, channel in channels.items()
@@ -119,7 +119,7 @@ class Threads(ThreadReader):
             record = records.build_record(marked, placed, base)
             if may_repeat:
                 record = records.add_pending(record, await self._find_writes(session, header))
-            position = await self._append(session, cache, [*new.values], [record])
+            position = await self._append(session, cache, values, [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
             cache.add_checkpoint(newest)
@@ -138,14 +138,13 @@ class Threads(ThreadReader):
         """Append writes of a task, as tuples of number, channel and value."""
 
         async def attempt(cache: ThreadCache) -> None:
-            values = [value for _, _, value in writes]
-            added = (new := _NewValues(cache)).add_all(values)
-            if await self._append_surplus(session, cache, new):
-                added = (new := _NewValues(cache)).add_all(values)
+            new = _NewValues(cache)
+            added = new.add_all([value for _, _, value in writes])
+            values = await self._append_surplus(session, cache, new)
             placed = zip(writes, new.place(added), strict=True)
             numbered = [(number, channel, at) for (number, channel, _), at in placed]
             record = records.build_writes(namespace, checkpoint_id, task, path, numbered)
-            await self._append(session, cache, [*new.values], [record])
+            await self._append(session, cache, values, [record])
 
         await self._try(session, attempt)
 
@@ -220,17 +219,19 @@ class Threads(ThreadReader):
         _, (writes,) = await self.read_writes(session, [found])
         return writes
 
-    async def _append_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> bool:
+    async def _append_surplus(
+        self, session: str, cache: ThreadCache, new: _NewValues
+    ) -> list[SerializedValue]:
         """Append new values alone if they do not fit into one batch with their record.
 
-        If so, return True: they have positions now, and the record must be built again.
+        Return the values that are left to append with the record: all or none.
         """
         batches = list(_divide(new.values))
         if len(batches) <= 1:
-            return False
+            return list(new.values)
         for batch in batches:
             await self._append(session, cache, batch, [])
-        return True
+        return []
 
     async def _append(
         self,
@@ -494,6 +495,10 @@ class _NewValues:
         return -1 - self.values.setdefault(value, len(self.values))
 
     def place(self, positions: Sequence[int]) -> tuple[int, ...]:
-        """Replace the numbers of new values by how far before the record they are appended."""
-        end = -1 - len(self.values)
-        return tuple([at if at >= 0 else end - at for at in positions])
+        """Replace the numbers of new values by positions.
+
+        Values that are appended with their record have a negative one: how far before it they are.
+        """
+        stored, count = self.cache.positions, len(self.values)
+        places = [stored.get(value, number - count) for value, number in self.values.items()]
+        return tuple([at if at >= 0 else places[-1 - at] for at in positions])

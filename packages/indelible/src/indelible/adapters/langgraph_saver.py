@@ -4,7 +4,7 @@
 
 A step appends its new values and the record of its checkpoint, in one batch. Values that the thread
 already has are referred to, not stored again: they are compared by their serialized bytes, never by
-identity. How a put is stored:
+identity. How a checkpoint is stored, and how it is read:
 
     IndelibleSaver.put             builds the header: the checkpoint without its channels
       Threads.append_checkpoint    finds the newest checkpoint and the parent, usually in the cache
@@ -12,6 +12,12 @@ identity. How a put is stored:
         _NewValues.add_all         finds the positions of parts that are stored already
         records.build_record       channels as ranges of positions, as a difference to the parent
         Threads._append            new parts and the record, if the thread is still at its version
+
+    IndelibleSaver.get_tuple
+      ThreadReader.find            the newest record of the namespace, or that of an id
+      ThreadReader.read_writes     the writes for it
+      ThreadReader.read_values     what both refer to: from the cache, the log, or packs
+      records.join                 deserializes the parts of each channel: new objects in every call
 
 `checkpoint_records` shows the result by an example.
 """
