@@ -110,6 +110,16 @@ def test_a_file_from_before_tasks_had_paths_is_imported(store, tmp_path):
     assert found.pending_writes == [("task", "messages", "a")]
 
 
+def test_a_backup_of_a_file_is_imported(store, tmp_path):
+    source = fill_sqlite(tmp_path, lambda saver: put_chain(saver, 2))
+    backup = str(tmp_path / "backup.db")
+    connection = sqlite3.connect(source)
+    # Unlike the file, it has no write-ahead log.
+    connection.execute("VACUUM INTO ?", (backup,))
+    connection.close()
+    assert run_import(store, backup).checkpoints == 2
+
+
 def test_an_interrupted_import_is_completed(store, tmp_path):
     source = fill_sqlite(tmp_path, lambda saver: put_chain(saver, 6))
 

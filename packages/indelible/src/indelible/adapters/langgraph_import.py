@@ -213,13 +213,16 @@ def _open_sqlite(path: str) -> Iterator[ImportSource]:
     with open_sqlite(path) as connection:
         places = [CheckpointPlace(*row) for row in connection.execute(_QUERY)]
         columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(writes)")]
-
-        def get_paths(place: CheckpointPlace) -> Mapping[str, str]:
-            if "task_path" not in columns:
-                return {}
-            return dict(connection.execute(_PATHS_QUERY.format("writes", *"???"), place))
-
-        yield ImportSource(SqliteSaver(connection), places, get_paths)
+        if "task_path" not in columns:
+            # An older saver wrote it, and those of today read the column. The view is not stored.
+            connection.execute("CREATE TEMP VIEW writes AS SELECT *, '' task_path FROM main.writes")
+        saver = SqliteSaver(connection)
+        # Its tables are there, and nothing may be written.
+        saver.is_setup = True
+        paths_query = _PATHS_QUERY.format("writes", *"???")
+        yield ImportSource(
+            saver, places, lambda place: dict(connection.execute(paths_query, place).fetchall())
+        )
 
 
 @contextmanager
