@@ -3,6 +3,7 @@
 import sys
 import threading
 from base64 import b64decode
+from random import Random
 from typing import TypedDict
 
 import ormsgpack
@@ -148,6 +149,52 @@ def test_a_checkpoint_that_names_itself_as_its_parent_ends_the_history(saver, co
     history = saver.get_delta_channel_history(config=child, channels=["items"])
     assert history == {"items": {"writes": [("task", "items", "a")]}}
     assert saver.prune(["t"]).kept == 2
+
+
+def put_at_random(random, savers, number):
+    """Put a checkpoint or writes for one, the same to each saver."""
+    known = sorted(each.config["configurable"]["checkpoint_id"] for each in savers[0].list(THREAD))
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    if known:
+        config["configurable"]["checkpoint_id"] = random.choice([random.choice(known), known[-1]])
+    if known and random.random() < 0.3:
+        writes = [(random.choice(["a", "b", "__error__"]), number), ("b", LONG * 2)]
+        task = f"task {random.randrange(3)}"
+        for saver in savers:
+            saver.put_writes(config, writes, task)
+        return
+    found = savers[0].get_tuple(config) if known else None
+    values, versions = {"a": [], "b": {}}, {}
+    if found is not None:
+        values |= found.checkpoint["channel_values"]
+        versions |= found.checkpoint["channel_versions"]
+    new = f"{number} {LONG}"
+    items = [*values["a"], new] * random.choice([1, 1, 2])
+    random.shuffle(items)
+    values = {"a": items[: random.randrange(40)], "b": {**values["b"], str(number % 7): new}}
+    changed = dict.fromkeys(random.sample("ab", random.randrange(3)), number)
+    checkpoint = empty_checkpoint() | {"id": f"{number:04}", "channel_values": values}
+    checkpoint["channel_versions"] = versions | changed
+    for saver in savers:
+        saver.put(config, checkpoint, {"step": number}, changed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_histories_are_those_of_the_saver_of_langgraph(store, seed):
+    random = Random(seed)
+    theirs, ours = InMemorySaver(), IndelibleSaver(store)
+    for number in range(60):
+        put_at_random(random, [theirs, ours], number)
+        if random.random() < 0.05:
+            ours.compact()
+        if random.random() < 0.1:
+            ours = IndelibleSaver(store)
+    for reader in (ours, IndelibleSaver(store)):
+        assert describe_tuples(reader) == describe_tuples(theirs)
+        for each in theirs.list(THREAD):
+            wanted = {"config": each.config, "channels": ["a", "b", "none"]}
+            history = theirs.get_delta_channel_history(**wanted)
+            assert reader.get_delta_channel_history(**wanted) == history
 
 
 # Sharing
