@@ -157,6 +157,28 @@ def test_show_draws_the_steps_writes_and_branches_of_a_thread(command):
     assert "packed entries between 0 and" in command("show", "~thread/trip").out
 
 
+def test_show_finds_a_thread_by_its_own_id_unless_it_is_that_of_a_session(command):
+    with indelible.open(command.folder / "agent.db") as store:
+        put_checkpoint(IndelibleSaver(store), 1, None)
+        assert command("show", "trip").out == command("show", "~thread/trip").out
+        assert "no session 'trap'" in command("show", "trap", code=1).err
+        store.add_message("trip", "user", "a chat of the same id")
+    assert "a chat of the same id" in command("show", "trip").out
+
+
+def test_a_checkpoint_that_compact_stored_again_is_no_branch(command):
+    with indelible.open(command.folder / "agent.db") as store:
+        saver = IndelibleSaver(store)
+        for number, parent in ((1, None), (2, 1), (3, 2)):
+            put_checkpoint(saver, number, parent)
+        # The snapshot keeps the old entries, so they are drawn too.
+        store.save_snapshot("~thread/trip")
+        saver.compact()
+    drawn = command("show", "~thread/trip").out
+    assert drawn.count("step-3 after step-2") == 2
+    assert "branch" not in drawn
+
+
 def test_history_says_what_a_session_has_instead_of_messages(command):
     with indelible.open(command.folder / "agent.db") as store:
         put_checkpoint(IndelibleSaver(store), 1, None)

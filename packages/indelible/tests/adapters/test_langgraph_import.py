@@ -77,6 +77,49 @@ def put_chain(saver, count, thread="t"):
         config = saver.put(config, checkpoint, {"step": number}, versions)
 
 
+@pytest.mark.parametrize("kind", SOURCES)
+def test_writes_come_over_in_the_order_of_their_tasks(store, tmp_path, kind):
+    writes = [("messages", "first"), ("__interrupt__", "second")]
+
+    def work(saver):
+        put_chain(saver, 1)
+        newest = saver.get_tuple(THREAD).config
+        # Tasks are ordered by their paths, not by their ids.
+        saver.put_writes(newest, writes, "z", "path 1")
+        saver.put_writes(newest, [("messages", "third")], "a", "path 2")
+
+    run_import(store, SOURCES[kind](tmp_path, work))
+    saver = IndelibleSaver(store)
+    newest = saver.get_tuple(THREAD)
+    expected = [("z", "__interrupt__", "second"), ("z", "messages", "first")]
+    expected.append(("a", "messages", "third"))
+    assert newest.pending_writes == expected
+    saver.put_writes(newest.config, writes, "z", "path 1")
+    assert saver.get_tuple(THREAD).pending_writes == expected, "each is stored once"
+
+
+def test_a_file_from_before_tasks_had_paths_is_imported(store, tmp_path):
+    def work(saver):
+        put_chain(saver, 2)
+        saver.put_writes(saver.get_tuple(THREAD).config, [("messages", "a")], "task")
+        saver.conn.execute("ALTER TABLE writes DROP COLUMN task_path")
+
+    report = run_import(store, fill_sqlite(tmp_path, work))
+    assert (report.ok, report.checkpoints) == (True, 2)
+    found = IndelibleSaver(store).get_tuple(THREAD)
+    assert found.pending_writes == [("task", "messages", "a")]
+
+
+def test_a_backup_of_a_file_is_imported(store, tmp_path):
+    source = fill_sqlite(tmp_path, lambda saver: put_chain(saver, 2))
+    backup = str(tmp_path / "backup.db")
+    connection = sqlite3.connect(source)
+    # Unlike the file, it has no write-ahead log.
+    connection.execute("VACUUM INTO ?", (backup,))
+    connection.close()
+    assert run_import(store, backup).checkpoints == 2
+
+
 def test_an_interrupted_import_is_completed(store, tmp_path):
     source = fill_sqlite(tmp_path, lambda saver: put_chain(saver, 6))
 

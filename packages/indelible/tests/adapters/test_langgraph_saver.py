@@ -3,6 +3,7 @@
 import sys
 import threading
 from base64 import b64decode
+from random import Random
 from typing import TypedDict
 
 import ormsgpack
@@ -11,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
@@ -137,6 +139,64 @@ def compare_delta_history(saver):
     assert ["on the branch"] in [value for *_, value in newest["items"]["writes"]]
 
 
+def test_a_checkpoint_that_names_itself_as_its_parent_ends_the_history(saver, config):
+    # An application that puts a checkpoint again with the config that it got for it makes this.
+    metadata = {"counters_since_delta_snapshot": {"items": 1}}
+    for _ in range(2):
+        config = saver.put(config, empty_checkpoint() | {"id": "1"}, metadata, {})
+    saver.put_writes(config, [("items", "a")], "task")
+    child = saver.put(config, empty_checkpoint() | {"id": "2"}, metadata, {})
+    history = saver.get_delta_channel_history(config=child, channels=["items"])
+    assert history == {"items": {"writes": [("task", "items", "a")]}}
+    assert saver.prune(["t"]).kept == 2
+
+
+def put_at_random(random, savers, number):
+    """Put a checkpoint or writes for one, the same to each saver."""
+    known = sorted(each.config["configurable"]["checkpoint_id"] for each in savers[0].list(THREAD))
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    if known:
+        config["configurable"]["checkpoint_id"] = random.choice([random.choice(known), known[-1]])
+    if known and random.random() < 0.3:
+        writes = [(random.choice(["a", "b", "__error__"]), number), ("b", LONG * 2)]
+        task = f"task {random.randrange(3)}"
+        for saver in savers:
+            saver.put_writes(config, writes, task)
+        return
+    found = savers[0].get_tuple(config) if known else None
+    values, versions = {"a": [], "b": {}}, {}
+    if found is not None:
+        values |= found.checkpoint["channel_values"]
+        versions |= found.checkpoint["channel_versions"]
+    new = f"{number} {LONG}"
+    items = [*values["a"], new] * random.choice([1, 1, 2])
+    random.shuffle(items)
+    values = {"a": items[: random.randrange(40)], "b": {**values["b"], str(number % 7): new}}
+    changed = dict.fromkeys(random.sample("ab", random.randrange(3)), number)
+    checkpoint = empty_checkpoint() | {"id": f"{number:04}", "channel_values": values}
+    checkpoint["channel_versions"] = versions | changed
+    for saver in savers:
+        saver.put(config, checkpoint, {"step": number}, changed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_histories_are_those_of_the_saver_of_langgraph(store, seed):
+    random = Random(seed)
+    theirs, ours = InMemorySaver(), IndelibleSaver(store)
+    for number in range(60):
+        put_at_random(random, [theirs, ours], number)
+        if random.random() < 0.05:
+            ours.compact()
+        if random.random() < 0.1:
+            ours = IndelibleSaver(store)
+    for reader in (ours, IndelibleSaver(store)):
+        assert describe_tuples(reader) == describe_tuples(theirs)
+        for each in theirs.list(THREAD):
+            wanted = {"config": each.config, "channels": ["a", "b", "none"]}
+            history = theirs.get_delta_channel_history(**wanted)
+            assert reader.get_delta_channel_history(**wanted) == history
+
+
 # Sharing
 
 
@@ -220,8 +280,8 @@ def test_records_refer_to_values_as_their_module_draws_it(store, saver, config):
         {3: "c\x1f", 5: "w\x1f\x1fc1", 6: "c\x1f", 8: "c\x1f"}
     )
     assert stored[3].record["channels"] == {
-        "messages": [1, "list", [[-3, 2]], []],
-        "name": [1, "one", [[-1, 1]], []],
+        "messages": [1, "list", [[-3, 2]]],
+        "name": [1, "one", [[-1, 1]]],
     }
     assert stored[5].record == {"task": "t", "path": "", "writes": [[0, "messages", -1]]}
     assert [stored[at].record["channels"]["messages"][2] for at in (6, 8)] == [
@@ -249,10 +309,13 @@ def test_dicts_share_their_items(store, saver, config):
     changed = {**files, "file 3": LONG + "changed", "file 20": LONG}
     del changed["file 4"]
     config = put(saver, config, {"messages": changed}, version=2)
-    assert logged(store) - before == 3
+    assert logged(store) - before == 4, "two items, the list of keys, and the record"
     found = read(IndelibleSaver(store), config)
     assert found == changed
     assert list(found) == list(changed), "in the same order"
+    before = logged(store)
+    config = put(saver, config, {"messages": {**changed, "file 3": LONG}}, version=3)
+    assert logged(store) - before == 1, "the record alone"
 
 
 def test_a_message_that_was_changed_in_place_is_stored_as_changed(store, saver, config):
@@ -313,6 +376,28 @@ def test_long_chains_of_differences_read_back(store, saver, config):
 
 
 # Others
+
+
+def test_an_empty_checkpoint_id_is_none(saver, config):
+    config["configurable"]["checkpoint_id"] = ""
+    stored = put(saver, config, {"messages": messages(1)}, version=1)
+    assert read(saver, config) == messages(1)
+    (found,) = saver.list(config)
+    assert found.config == saver.get_tuple(stored).config
+    assert found.parent_config is None
+
+
+def test_one_id_instead_of_several_is_refused(saver, config):
+    # Iterated, the text would name a thread for each of its letters.
+    put(saver, config, {"messages": messages(1)}, version=1)
+    for work in (
+        lambda: saver.prune("t", strategy="delete"),
+        lambda: saver.compact("t"),
+        lambda: saver.delete_for_runs("t"),
+    ):
+        with pytest.raises(indelible.UsageError, match="a list of ids, not 't'"):
+            work()
+    assert len(list(saver.list(None))) == 1
 
 
 def test_what_another_saver_pruned_is_stored_again(store, config):
@@ -689,6 +774,96 @@ def test_what_cannot_be_decoded_is_named(store, config):
     writer.put_writes(second, [("messages", "unreadable")], "task")
     with pytest.raises(indelible.FormatError, match="a write to channel 'messages' of checkpoint"):
         IndelibleSaver(store).get_tuple(second)
+
+
+def test_what_the_serializer_turns_into_none_is_an_error(store, config):
+    # LangGraph returns None for extensions that it does not know, as those of a newer version.
+    newer = "msgpack", ormsgpack.packb(ormsgpack.Ext(100, b"newer"))
+
+    class Newer(JsonPlusSerializer):
+        def dumps_typed(self, obj):
+            return newer if obj == "newer" else super().dumps_typed(obj)
+
+    writer = IndelibleSaver(store, serde=Newer())
+    for value in ("newer", [LONG * 2, None, "newer"]):
+        config = put(writer, config, {"messages": value}, version=1)
+        with pytest.raises(indelible.FormatError, match="channel 'messages' of checkpoint"):
+            IndelibleSaver(store).get_tuple(config)
+    config = put(writer, config, {"messages": [LONG * 2, None]}, version=2)
+    assert read(IndelibleSaver(store), config) == [LONG * 2, None]
+
+
+def test_metadata_that_cannot_be_decoded_is_named_by_all_that_read_it(store, config):
+    writer = IndelibleSaver(store, serde=OtherSerializer())
+    config = put(writer, config, {"messages": "a"}, version=1)
+    checkpoint = build({"messages": "b"}, 2)
+
+    class Unreadable(OtherSerializer):
+        def dumps_typed(self, obj):
+            return super().dumps_typed("unreadable" if obj == {"step": 2} else obj)
+
+    IndelibleSaver(store, serde=Unreadable()).put(config, checkpoint, {"step": 2}, {"messages": 2})
+    named = f"metadata of checkpoint {checkpoint['id']} in thread 't' cannot be decoded"
+    reader = IndelibleSaver(store)
+    for work in (
+        lambda: reader.get_tuple(THREAD),
+        lambda: list(reader.list(THREAD, filter={"step": 1})),
+        lambda: reader.prune(["t"]),
+        lambda: reader.delete_for_runs(["run"]),
+    ):
+        with pytest.raises(indelible.FormatError, match=named):
+            work()
+
+
+class Cipher:
+    """Makes other bytes each time, as ciphers with a nonce do."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def encrypt(self, plaintext):
+        self.calls += 1
+        mask = 0x80 | self.calls % 0x80
+        return "test", bytes((mask, *(each ^ mask for each in plaintext)))
+
+    def decrypt(self, ciphername, ciphertext):
+        mask, *masked = ciphertext
+        return bytes(each ^ mask for each in masked)
+
+
+def test_a_serializer_that_encrypts_leaves_nothing_readable(store, config):
+    saver = IndelibleSaver(store, serde=EncryptedSerializer(Cipher()))
+    secret = f"a secret {LONG}"
+    files = {f"{secret} {number}": secret for number in range(5)}
+    config = {"configurable": {**config["configurable"], "user": secret}}
+    stored = put(saver, config, {"messages": files, "name": secret}, version=1)
+    saver.put_writes(stored, [("messages", secret), ("messages", files)], "task")
+    for compact in (False, True):
+        if compact:
+            stored = put(saver, stored, {"messages": [secret, files]}, version=2)
+            saver.compact()
+        for found in saver.list(THREAD):
+            assert secret in str(found.checkpoint)
+        texts = [str(each) for each in iter_bytes(store.get_entries("~thread/t"))]
+        assert len(texts) > 10
+        assert not any("secret" in text for text in texts)
+
+
+def iter_bytes(entries):
+    """The bytes of all values, and all records."""
+    for entry in entries:
+        if entry.kind == "value":
+            yield b64decode(entry.value.data)
+        elif "pack" in entry.value.record:
+            pack = parse_pack(entry.value, 0)
+            yield from (data for _, data in pack.values.values())
+            yield from (each.record for each in pack.records.values())
+        else:
+            yield entry.value.record
+            yield from (
+                b64decode(entry.value.record.get(name, ("", ""))[1])
+                for name in ("body", "metadata")
+            )
 
 
 def test_decoding_imports_nothing_beyond_the_allowlist(store, config, tmp_path, monkeypatch):

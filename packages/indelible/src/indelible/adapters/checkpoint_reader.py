@@ -285,11 +285,15 @@ class ThreadReader:
         """Find a checkpoint and its ancestors, back to where all channels have a value."""
         ancestors: list[FoundCheckpoint] = []
         missing = set(channels)
+        seen: set[str] = set()
 
         def add(found: FoundCheckpoint) -> str | None:
             ancestors.append(found)
+            seen.add(found.checkpoint.id)
             missing.difference_update(found.checkpoint.channels)
-            return found.checkpoint.parent if missing else None
+            parent = found.checkpoint.parent
+            # One that was put again with the config of itself is its own parent.
+            return parent if missing and parent not in seen else None
 
         if checkpoint_id is None or not missing:
             return []

@@ -1,9 +1,9 @@
 """How checkpoints are stored: as records that refer to values. This module does no I/O.
 
 A thread is a session. Its entries are values (the output of a serializer) and records. The elements
-of a list and the items of a dict are separate values, so that checkpoints can share them. In this
-example, a checkpoint has two messages and a name, a task writes a third message, the next
-checkpoint includes it, and one more replaces the second message:
+of a list are separate values, so that checkpoints can share them; of a dict, the list of its keys
+and each item. In this example, a checkpoint has two messages and a name, a task writes a third
+message, the next checkpoint includes it, and one more replaces the second message:
 
     position  item      entry
     0, 1, 2             values: "a", "b", "ana"
@@ -45,7 +45,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, Final, NamedTuple
 
 from pydantic import JsonValue
@@ -79,10 +79,9 @@ class ChannelValue(NamedTuple):
     """The value of a channel: its version, and the positions of its parts."""
 
     version: Version
-    # "one" value, the elements of a "list", or the items of a "dict".
+    # "one" value, the elements of a "list", or the keys and then the items of a "dict".
     form: str
     positions: tuple[int, ...]
-    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +132,6 @@ class Parts(NamedTuple):
 
     form: str
     values: tuple[SerializedValue, ...]
-    keys: tuple[str, ...] = ()
 
 
 def build_checkpoint_item(namespace: str) -> str:
@@ -182,16 +180,25 @@ def from_stored(kind: str, data: str) -> SerializedValue:
     return kind, base64.b64decode(data, validate=True)
 
 
-def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
-    """Serialize a value; a large list or dict in parts."""
-    if type(value) is list and value:
-        parts = tuple(map(dump, value))
-        if _is_worth_splitting(parts):
-            return Parts("list", parts)
-    elif type(value) is dict and value and all(type(key) is str for key in value):
-        parts = tuple(map(dump, value.values()))
-        if _is_worth_splitting(parts):
-            return Parts("dict", parts, tuple(value))
+def split(
+    value: Any,
+    dump: Callable[[Any], SerializedValue],
+    before: Sequence[SerializedValue | None] = (),
+) -> Parts:
+    """Serialize a value; a large list or dict in parts.
+
+    Parts that are the same `before` are not kept twice: many new objects slow garbage collection.
+    """
+    form = "one"
+    items: Sequence[Any] = ()
+    if type(value) is list:
+        form, items = "list", value
+    elif type(value) is dict and all(type(key) is str for key in value):
+        form, items = "dict", (list(value), *value.values())
+    compared = zip_longest(items, before[: len(items)])
+    parts = [old if (new := dump(item)) == old else new for item, old in compared]
+    if parts and _is_worth_splitting(parts):
+        return Parts(form, tuple(parts))
     return Parts("one", (dump(value),))
 
 
@@ -211,7 +218,8 @@ def join(
     if channel.form == "list":
         return parts
     if channel.form == "dict":
-        return dict(zip(channel.keys, parts, strict=True))
+        keys, *items = parts
+        return dict(zip(keys, items, strict=True))
     return parts[0]
 
 
@@ -235,7 +243,6 @@ def build_record(
             channel.version,
             channel.form,
             _build_pieces(channel.positions, _get_positions(before, name, channel.form)),
-            list(channel.keys),
         ]
         for name, channel in channels.items()
         if before.get(name) != channel
@@ -301,11 +308,9 @@ def resolve(
         before = {} if base is None or not get_chain(stored) else base.channels
         gone = record.get("without", ())
         channels = {name: channel for name, channel in before.items() if name not in gone}
-        for name, (version, form, pieces, keys) in record["channels"].items():
+        for name, (version, form, pieces) in record["channels"].items():
             parent = _get_positions(before, name, form)
-            channels[name] = ChannelValue(
-                version, form, tuple(_expand(pieces, parent, position)), tuple(keys)
-            )
+            channels[name] = ChannelValue(version, form, tuple(_expand(pieces, parent, position)))
         return CheckpointRecord(
             **_parse_header(record),
             position=position,
@@ -513,7 +518,8 @@ class BranchFinder:
         """Return whether a branch begins with the next record of the thread."""
         if "parent" not in stored.record:
             return False
-        parent = stored.record["parent"]
+        parent, name = stored.record["parent"], stored.record.get("id")
         newest = self._newest.get(stored.id, parent)
-        self._newest[stored.id] = stored.record.get("id")
-        return parent != newest
+        self._newest[stored.id] = name
+        # `compact` appends the newest one again.
+        return newest not in (parent, name)

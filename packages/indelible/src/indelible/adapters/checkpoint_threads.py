@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -68,8 +69,8 @@ class CheckpointDraft(NamedTuple):
     # The versions of all channels, and the names of those that changed.
     versions: Mapping[str, records.Version]
     changed: Collection[str]
-    # Serializes the value of a channel; returns None if it has none.
-    get_parts: Callable[[str], Parts | None]
+    # Serializes the value of a channel, once, given its values before; None if it has none.
+    get_parts: Callable[[str, Sequence[SerializedValue | None]], Parts | None]
 
 
 class Threads(ThreadReader):
@@ -102,9 +103,9 @@ class Threads(ThreadReader):
             base = newest
             if base is None or base.id != header.parent:
                 base = await self._find_parent(session, header)
-            channels = _build_channels(draft, base, new := _NewValues(cache))
-            if await self._append_surplus(session, cache, new):
-                channels = _build_channels(draft, base, new := _NewValues(cache))
+            new = _NewValues(cache)
+            channels = _build_channels(draft, base, new)
+            values = await self._append_surplus(session, cache, new)
             placed = {
                 name: channel._replace(positions=new.place(channel.positions))
                 for name, channel in channels.items()
@@ -118,7 +119,7 @@ class Threads(ThreadReader):
             record = records.build_record(marked, placed, base)
             if may_repeat:
                 record = records.add_pending(record, await self._find_writes(session, header))
-            position = await self._append(session, cache, [*new.values], [record])
+            position = await self._append(session, cache, values, [record])
             newest = records.resolve(record, position, base)
             cache.newest[namespace] = newest
             cache.add_checkpoint(newest)
@@ -137,14 +138,13 @@ class Threads(ThreadReader):
         """Append writes of a task, as tuples of number, channel and value."""
 
         async def attempt(cache: ThreadCache) -> None:
-            values = [value for _, _, value in writes]
-            added = (new := _NewValues(cache)).add_all(values)
-            if await self._append_surplus(session, cache, new):
-                added = (new := _NewValues(cache)).add_all(values)
+            new = _NewValues(cache)
+            added = new.add_all([value for _, _, value in writes])
+            values = await self._append_surplus(session, cache, new)
             placed = zip(writes, new.place(added), strict=True)
             numbered = [(number, channel, at) for (number, channel, _), at in placed]
             record = records.build_writes(namespace, checkpoint_id, task, path, numbered)
-            await self._append(session, cache, [*new.values], [record])
+            await self._append(session, cache, values, [record])
 
         await self._try(session, attempt)
 
@@ -219,17 +219,19 @@ class Threads(ThreadReader):
         _, (writes,) = await self.read_writes(session, [found])
         return writes
 
-    async def _append_surplus(self, session: str, cache: ThreadCache, new: _NewValues) -> bool:
+    async def _append_surplus(
+        self, session: str, cache: ThreadCache, new: _NewValues
+    ) -> list[SerializedValue]:
         """Append new values alone if they do not fit into one batch with their record.
 
-        If so, return True: they have positions now, and the record must be built again.
+        Return the values that are left to append with the record: all or none.
         """
         batches = list(_divide(new.values))
         if len(batches) <= 1:
-            return False
+            return list(new.values)
         for batch in batches:
             await self._append(session, cache, batch, [])
-        return True
+        return []
 
     async def _append(
         self,
@@ -453,9 +455,12 @@ def _build_channels(
         # A copied checkpoint may have unchanged channels that its parent lacks.
         if name not in draft.changed and old is not None and old.version == version:
             channels[name] = old
-        elif (parts := draft.get_parts(name)) is not None:
-            places = new.add_all(parts.values, () if old is None else old.positions)
-            channels[name] = ChannelValue(version, parts.form, places, parts.keys)
+            continue
+        positions = () if old is None else old.positions
+        known = tuple(map(new.cache.values.get, positions))
+        if (parts := draft.get_parts(name, known)) is not None:
+            places = new.add_all(parts.values, positions, known)
+            channels[name] = ChannelValue(version, parts.form, places)
     return channels
 
 
@@ -463,31 +468,37 @@ class _NewValues:
     """The values of a record that are not stored in the thread yet, each once."""
 
     def __init__(self, cache: ThreadCache) -> None:
-        self._cache = cache
+        self.cache = cache
         # New values, numbered in the order in which they will be appended.
         self.values: dict[SerializedValue, int] = {}
 
     def add_all(
-        self, values: Sequence[SerializedValue], before: Sequence[int] = ()
+        self,
+        values: Sequence[SerializedValue],
+        before: Sequence[int] = (),
+        known: Sequence[SerializedValue | None] = (),
     ) -> tuple[int, ...]:
         """Return the positions of values; for the n-th new one, -1 - n.
 
-        `before` are the positions of the channel's previous values. Usually only more follow now,
-        so they are compared first, all at once.
+        `before` are the positions of the channel's previous values, and `known` those values. Most
+        are at the same place again.
         """
-        known = tuple(map(self._cache.values.get, before))
-        if tuple(values[: len(before)]) != known:
-            before = ()
-        return (*before, *map(self._add, values[len(before) :]))
+        end = len(values)
+        compared = zip_longest(values, before[:end], known[:end])
+        return tuple([at if value is old else self._add(value) for value, at, old in compared])
 
     def _add(self, value: SerializedValue) -> int:
         # LangGraph's serializer returns a bytearray as it is, and that may change.
         value = value[0], bytes(value[1])
-        if (position := self._cache.positions.get(value)) is not None:
+        if (position := self.cache.positions.get(value)) is not None:
             return position
         return -1 - self.values.setdefault(value, len(self.values))
 
     def place(self, positions: Sequence[int]) -> tuple[int, ...]:
-        """Replace the numbers of new values by how far before the record they are appended."""
-        end = -1 - len(self.values)
-        return tuple([at if at >= 0 else end - at for at in positions])
+        """Replace the numbers of new values by positions.
+
+        Values that are appended with their record have a negative one: how far before it they are.
+        """
+        stored, count = self.cache.positions, len(self.values)
+        places = [stored.get(value, number - count) for value, number in self.values.items()]
+        return tuple([at if at >= 0 else places[-1 - at] for at in positions])

@@ -6,7 +6,7 @@ with open_source("checkpoints.db") as source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,7 +23,11 @@ from indelible.adapters.langchain_import import (
 )
 from indelible.adapters.langgraph_saver import IndelibleSaver
 from indelible.connect import format_target, refuse_ambiguous
+from indelible.core.extras import need_extra
 from indelible.errors import FormatError, UnavailableError, UnsupportedError
+
+with need_extra("langgraph"):
+    from langgraph.checkpoint.base import WRITES_IDX_MAP
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -32,6 +36,10 @@ if TYPE_CHECKING:
 _QUERY = (
     "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints"
     " ORDER BY thread_id, checkpoint_id, checkpoint_ns"
+)
+_PATHS_QUERY = (
+    "SELECT DISTINCT task_id, task_path FROM {}"
+    " WHERE thread_id = {} AND checkpoint_ns = {} AND checkpoint_id = {}"
 )
 
 
@@ -58,6 +66,8 @@ class ImportSource(NamedTuple):
 
     saver: Any
     places: Sequence[CheckpointPlace]
+    # Returns the paths of tasks that wrote for a checkpoint: tuples of it leave them out.
+    get_paths: Callable[[CheckpointPlace], Mapping[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,8 +151,12 @@ def _copy(
     versions = found.checkpoint["channel_versions"]
     changed = {name: version for name, version in versions.items() if before.get(name) != version}
     stored = target.put({"configurable": configurable}, found.checkpoint, found.metadata, changed)
+    paths = source.get_paths(place) if found.pending_writes else {}
     for task, group in groupby(found.pending_writes or (), key=lambda write: write[0]):
-        target.put_writes(stored, [(channel, value) for _, channel, value in group], task)
+        writes = [(channel, value) for _, channel, value in group]
+        # Special writes have numbers of their own; others are numbered from the first on.
+        writes.sort(key=lambda write: write[0] in WRITES_IDX_MAP)
+        target.put_writes(stored, writes, task, paths.get(task, ""))
 
 
 def _compare(target: IndelibleSaver, place: CheckpointPlace, found: CheckpointTuple) -> None:
@@ -162,7 +176,7 @@ def _describe(found: CheckpointTuple) -> tuple[Any, ...]:
         found.checkpoint,
         found.metadata,
         None if parent is None else parent["configurable"]["checkpoint_id"],
-        sorted(found.pending_writes or (), key=lambda write: write[:2]),
+        found.pending_writes or [],
     )
 
 
@@ -197,10 +211,18 @@ def _open_sqlite(path: str) -> Iterator[ImportSource]:
     except ImportError:
         raise _build_missing_error("langgraph-checkpoint-sqlite") from None
     with open_sqlite(path) as connection:
+        places = [CheckpointPlace(*row) for row in connection.execute(_QUERY)]
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(writes)")]
+        if "task_path" not in columns:
+            # An older saver wrote it, and those of today read the column. The view is not stored.
+            connection.execute("CREATE TEMP VIEW writes AS SELECT *, '' task_path FROM main.writes")
         saver = SqliteSaver(connection)
         # Its tables are there, and nothing may be written.
         saver.is_setup = True
-        yield ImportSource(saver, [CheckpointPlace(*row) for row in connection.execute(_QUERY)])
+        paths_query = _PATHS_QUERY.format("writes", *"???")
+        yield ImportSource(
+            saver, places, lambda place: dict(connection.execute(paths_query, place).fetchall())
+        )
 
 
 @contextmanager
@@ -212,7 +234,11 @@ def _open_postgres(url: str) -> Iterator[ImportSource]:
     with open_postgres(url) as connection, PostgresSaver.from_conn_string(url) as saver:
         rows = connection.execute(_QUERY).fetchall()
         # Ordered here: a database may collate otherwise.
-        yield ImportSource(saver, sorted((CheckpointPlace(*row) for row in rows), key=_get_order))
+        places = sorted((CheckpointPlace(*row) for row in rows), key=_get_order)
+        paths_query = _PATHS_QUERY.format("checkpoint_writes", *["%s"] * 3).encode()
+        yield ImportSource(
+            saver, places, lambda place: dict(connection.execute(paths_query, place).fetchall())
+        )
 
 
 def _get_order(place: CheckpointPlace) -> tuple[str, str, str]:

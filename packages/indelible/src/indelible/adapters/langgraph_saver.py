@@ -4,7 +4,7 @@
 
 A step appends its new values and the record of its checkpoint, in one batch. Values that the thread
 already has are referred to, not stored again: they are compared by their serialized bytes, never by
-identity. How a put is stored:
+identity. How a checkpoint is stored, and how it is read:
 
     IndelibleSaver.put             builds the header: the checkpoint without its channels
       Threads.append_checkpoint    finds the newest checkpoint and the parent, usually in the cache
@@ -13,6 +13,12 @@ identity. How a put is stored:
         records.build_record       channels as ranges of positions, as a difference to the parent
         Threads._append            new parts and the record, if the thread is still at its version
 
+    IndelibleSaver.get_tuple
+      ThreadReader.find            the newest record of the namespace, or that of an id
+      ThreadReader.read_writes     the writes for it
+      ThreadReader.read_values     what both refer to: from the cache, the log, or packs
+      records.join                 deserializes the parts of each channel: new objects in every call
+
 `checkpoint_records` shows the result by an example.
 """
 
@@ -20,13 +26,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from indelible import ConflictError, FormatError, UsageError
 from indelible.adapters import checkpoint_records as records
@@ -35,8 +41,14 @@ from indelible.adapters.checkpoint_reader import (
     build_session,
     get_thread_id,
 )
-from indelible.adapters.checkpoint_records import CheckpointHeader, ListedCheckpoint, Parts, Write
-from indelible.adapters.checkpoint_threads import CheckpointDraft, ChooseCheckpoints, Threads
+from indelible.adapters.checkpoint_records import (
+    CheckpointHeader,
+    ListedCheckpoint,
+    Parts,
+    SerializedValue,
+    Write,
+)
+from indelible.adapters.checkpoint_threads import CheckpointDraft, Threads
 from indelible.adapters.conversations import retry
 from indelible.adapters.store_variants import (
     Store,
@@ -283,20 +295,15 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     # The implementation of both
 
     async def _get_tuple(self, threads: Threads, config: RunnableConfig) -> CheckpointTuple | None:
-        session, namespace = _get_place(config)
-        checkpoint_id = get_checkpoint_id(config)
-        built = await retry(
-            session, lambda: self._find_tuple(threads, session, namespace, checkpoint_id)
-        )
-        if built is not None and checkpoint_id is None:
+        place = _parse_place(config)
+        built = await retry(place.session, partial(self._find_tuple, threads, place))
+        if built is not None and place.checkpoint_id is None:
             built.config["configurable"][_NEWEST] = True
         return built
 
-    async def _find_tuple(
-        self, threads: Threads, session: str, namespace: str, checkpoint_id: str | None
-    ) -> CheckpointTuple | None:
-        found = await threads.find(session, namespace, checkpoint_id)
-        return None if found is None else await self._build_tuple(threads, session, found)
+    async def _find_tuple(self, threads: Threads, place: _Place) -> CheckpointTuple | None:
+        found = await threads.find(*place)
+        return None if found is None else await self._build_tuple(threads, place.session, found)
 
     async def _list(
         self,
@@ -316,19 +323,20 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
                 checkpoint = found.checkpoint
                 if left is not None and left <= 0:
                     return
-                if checkpoint_id not in (None, checkpoint.id):
+                if checkpoint_id and checkpoint.id != checkpoint_id:
                     continue
-                if bound is not None and checkpoint.id >= bound:
+                if bound and checkpoint.id >= bound:
                     continue
-                metadata = self.serde.loads_typed(checkpoint.metadata)
-                if any(metadata.get(key) != value for key, value in (wanted or {}).items()):
-                    continue
+                if wanted:
+                    metadata = self._load_metadata(session, checkpoint)
+                    if any(metadata.get(key) != value for key, value in wanted.items()):
+                        continue
                 try:
                     built: CheckpointTuple | None = await self._build_tuple(threads, session, found)
                 except ConflictError:
                     # The thread was pruned since the checkpoint was found.
-                    name = checkpoint.namespace, checkpoint.id
-                    built = await retry(session, partial(self._find_tuple, threads, session, *name))
+                    place = _Place(session, checkpoint.namespace, checkpoint.id)
+                    built = await retry(session, partial(self._find_tuple, threads, place))
                 if built is not None:
                     left = None if left is None else left - 1
                     yield built
@@ -345,19 +353,17 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         needed = chain.from_iterable(channel.positions for channel in channels.values())
         needed = chain(needed, [write.position for write in writes])
         values = await threads.read_values(state, needed)
-        load = self.serde.loads_typed
-        name_errors = partial(_name_decoding_errors, session, checkpoint.id)
-        with name_errors("the checkpoint"):
-            body: Checkpoint = load(checkpoint.body)
-            metadata: CheckpointMetadata = load(checkpoint.metadata)
+        body: Checkpoint = self._load_body(session, checkpoint)
+        metadata: CheckpointMetadata = self._load_metadata(session, checkpoint)
         loaded = body["channel_values"] = {}
         for name, channel in channels.items():
-            with name_errors(f"channel {name!r}"):
-                loaded[name] = records.join(channel, load, values)
+            with _name_decoding_errors(session, checkpoint.id, f"channel {name!r}"):
+                loaded[name] = records.join(channel, self._load, values)
         pending: list[tuple[str, str, Any]] = []
         for write in writes:
-            with name_errors(f"a write to channel {write.channel!r}"):
-                pending.append((write.task, write.channel, load(values[write.position])))
+            what = f"a write to channel {write.channel!r}"
+            with _name_decoding_errors(session, checkpoint.id, what):
+                pending.append((write.task, write.channel, self._load(values[write.position])))
         parent = checkpoint.parent
         return CheckpointTuple(
             config=_build_config(session, namespace, checkpoint.id),
@@ -370,16 +376,17 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     async def _get_delta_history(
         self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        session, _ = _get_place(config)
-        return await retry(session, lambda: self._read_delta_history(threads, config, channels))
+        place = _parse_place(config)
+        read = partial(self._read_delta_history, threads, place, channels)
+        return await retry(place.session, read)
 
     async def _read_delta_history(
-        self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
+        self, threads: Threads, place: _Place, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Read the ancestors of a checkpoint, back to those that hold the channels."""
-        session, namespace = _get_place(config)
+        session, namespace, _ = place
         history: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
-        target = await threads.find(session, namespace, get_checkpoint_id(config))
+        target = await threads.find(*place)
         parent = None if target is None else target.checkpoint.parent
         found = await threads.find_ancestors(session, namespace, parent, set(channels))
         if not found:
@@ -394,19 +401,18 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         needed = {write.position for of_each in writes for write in of_each}
         needed |= {at for name, n in seeds.items() for at in ancestors[n].channels[name].positions}
         values = await threads.read_values(state, needed)
-        load = self.serde.loads_typed
         for number in reversed(range(len(ancestors))):
             checkpoint_id = ancestors[number].id
             for write in sorted(writes[number], key=_get_write_order):
                 if number <= seeds.get(write.channel, number) and write.channel in history:
                     what = f"a write to channel {write.channel!r}"
                     with _name_decoding_errors(session, checkpoint_id, what):
-                        loaded = write.task, write.channel, load(values[write.position])
+                        loaded = write.task, write.channel, self._load(values[write.position])
                     history[write.channel]["writes"].append(loaded)
         for name, number in seeds.items():
             with _name_decoding_errors(session, ancestors[number].id, f"channel {name!r}"):
                 channel = ancestors[number].channels[name]
-                history[name]["seed"] = records.join(channel, load, values)
+                history[name]["seed"] = records.join(channel, self._load, values)
         return history
 
     async def _put(
@@ -417,15 +423,16 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        session, namespace = _get_place(config)
+        session, namespace, parent = _parse_place(config)
         dump = self.serde.dumps_typed
-        configurable = config["configurable"]
-        parent = configurable.get("checkpoint_id")
         values = checkpoint["channel_values"]
 
-        @cache
-        def get_parts(name: str) -> Parts | None:
-            return records.split(values[name], dump) if name in values else None
+        parts: dict[str, Parts] = {}
+
+        def get_parts(name: str, before: Sequence[SerializedValue | None]) -> Parts | None:
+            if name in values and name not in parts:
+                parts[name] = records.split(values[name], dump, before)
+            return parts.get(name)
 
         header = CheckpointHeader(
             namespace=namespace,
@@ -435,7 +442,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             metadata=dump(get_checkpoint_metadata(config, metadata)),
         )
         draft = CheckpointDraft(header, checkpoint["channel_versions"], new_versions, get_parts)
-        newest = configurable.get(_NEWEST, True)
+        newest = config["configurable"].get(_NEWEST, True)
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
         return _build_config(session, namespace, checkpoint["id"], newest=newest)
 
@@ -447,12 +454,12 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str,
     ) -> None:
-        session, namespace = _get_place(config)
+        session, namespace, _ = _parse_place(config)
+        checkpoint_id = config["configurable"]["checkpoint_id"]
         dumped = [
             (WRITES_IDX_MAP.get(channel, number), channel, self.serde.dumps_typed(value))
             for number, (channel, value) in enumerate(writes)
         ]
-        checkpoint_id = config["configurable"]["checkpoint_id"]
         await threads.append_writes(session, namespace, checkpoint_id, task_id, task_path, dumped)
 
     async def _prune(
@@ -475,17 +482,17 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         return PruneReceipt(threads=number, erased=erased)
 
     async def _compact(self, threads: Threads, thread_ids: Sequence[str] | None) -> PruneReceipt:
-        receipt = await self._rewrite(threads, thread_ids, lambda found: found, always=True)
+        receipt = await self._rewrite(threads, thread_ids, lambda _, found: found, always=True)
         await threads.clear_free_space()
         return receipt
 
     async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
-        unwanted = set(run_ids)
-        load = self.serde.loads_typed
+        unwanted = set(_check_ids(run_ids))
 
-        def choose(found: Sequence[ListedCheckpoint]) -> Sequence[ListedCheckpoint]:
-            kept = (each for each in found if load(each.metadata).get("run_id") not in unwanted)
-            return self._add_sources(found, kept)
+        def choose(session: str, found: Sequence[ListedCheckpoint]) -> Sequence[ListedCheckpoint]:
+            runs = (self._load_metadata(session, each).get("run_id") for each in found)
+            kept = (each for each, run in zip(found, runs, strict=True) if run not in unwanted)
+            return self._add_sources(session, found, kept)
 
         await self._rewrite(threads, None, choose)
 
@@ -493,13 +500,13 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         self,
         threads: Threads,
         thread_ids: Sequence[str] | None,
-        choose: ChooseCheckpoints,
+        choose: Callable[[str, Sequence[ListedCheckpoint]], Sequence[ListedCheckpoint]],
         *,
         always: bool = False,
     ) -> PruneReceipt:
         """Keep the chosen checkpoints of threads; see `Threads.rewrite`."""
         counts = [
-            await threads.rewrite(session, choose, always=always)
+            await threads.rewrite(session, partial(choose, session), always=always)
             async for session in _iter_threads(threads, thread_ids)
         ]
         return PruneReceipt(
@@ -509,23 +516,23 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         )
 
     def _choose_kept(
-        self, keep: Keep, found: Sequence[ListedCheckpoint]
+        self, keep: Keep, session: str, found: Sequence[ListedCheckpoint]
     ) -> Sequence[ListedCheckpoint]:
         """Choose the checkpoints to keep. `found` come newest first."""
-        load = self.serde.loads_typed
         counts: Counter[str] = Counter()
         since = None if keep.days is None else datetime.now(UTC) - timedelta(days=keep.days)
         kept = []
         for checkpoint in found:
             counts[checkpoint.namespace] += 1
             if counts[checkpoint.namespace] <= keep.last or (
-                since is not None and datetime.fromisoformat(load(checkpoint.body)["ts"]) >= since
+                since is not None
+                and datetime.fromisoformat(self._load_body(session, checkpoint)["ts"]) >= since
             ):
                 kept.append(checkpoint)
-        return self._add_sources(found, kept)
+        return self._add_sources(session, found, kept)
 
     def _add_sources(
-        self, found: Sequence[ListedCheckpoint], kept: Iterable[ListedCheckpoint]
+        self, session: str, found: Sequence[ListedCheckpoint], kept: Iterable[ListedCheckpoint]
     ) -> Sequence[ListedCheckpoint]:
         """Add the checkpoints that delta channels of the kept ones are rebuilt from.
 
@@ -534,14 +541,39 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         by_id = {(each.namespace, each.id): each for each in found}
         chosen: set[tuple[str, str]] = set()
         for checkpoint in kept:
-            missing = set(self.serde.loads_typed(checkpoint.metadata).get(_DELTA_COUNTERS) or ())
+            missing = set(self._load_metadata(session, checkpoint).get(_DELTA_COUNTERS) or ())
             each: ListedCheckpoint | None = checkpoint
-            while each is not None:
+            seen: set[str] = set()
+            # One that was put again with the config of itself is its own parent.
+            while each is not None and each.id not in seen:
+                seen.add(each.id)
                 chosen.add((each.namespace, each.id))
                 missing.difference_update(each.channels)
                 parent = each.parent if missing else None
                 each = None if parent is None else by_id.get((each.namespace, parent))
         return [each for each in found if (each.namespace, each.id) in chosen]
+
+    # Decoding
+
+    def _load(self, stored: SerializedValue) -> Any:
+        """Deserialize a value. LangGraph's serializer returns None for some that it cannot read."""
+        value = self.serde.loads_typed(stored)
+        if value is None and _get_base_type(stored) != _get_base_type(self.serde.dumps_typed(None)):
+            raise ValueError(f"the serializer turns a value of the type {stored[0]!r} into None")
+        return value
+
+    def _load_metadata(self, session: str, checkpoint: CheckpointHeader) -> Any:
+        with _name_decoding_errors(session, checkpoint.id, "metadata"):
+            return self._load(checkpoint.metadata)
+
+    def _load_body(self, session: str, checkpoint: CheckpointHeader) -> Any:
+        with _name_decoding_errors(session, checkpoint.id, "the body"):
+            return self._load(checkpoint.body)
+
+
+def _get_base_type(stored: SerializedValue) -> str:
+    """Return the type of a value without the cipher that LangGraph's serializer adds to it."""
+    return stored[0].partition("+")[0]
 
 
 @contextmanager
@@ -571,14 +603,33 @@ async def _iter_threads(threads: Threads, thread_ids: Sequence[str] | None) -> A
     if thread_ids is None:
         async for session in threads.iter_sessions():
             yield session
-    for thread_id in thread_ids or ():
+    for thread_id in _check_ids(thread_ids or ()):
         yield build_session(thread_id)
 
 
-def _get_place(config: RunnableConfig) -> tuple[str, str]:
-    """Return the session and the namespace that a config names."""
+def _check_ids(ids: Sequence[str]) -> Sequence[str]:
+    """Check that this is not one id: its letters would be taken for ids."""
+    if isinstance(ids, str):
+        raise UsageError(f"this takes a list of ids, not {ids!r}", value=ids)
+    return ids
+
+
+class _Place(NamedTuple):
+    """A namespace of a thread, and a checkpoint in it; without an id, the newest."""
+
+    session: str
+    namespace: str
+    checkpoint_id: str | None
+
+
+def _parse_place(config: RunnableConfig) -> _Place:
+    """Return what a config names. As in LangGraph, an empty id is none."""
     configurable = config["configurable"]
-    return build_session(configurable["thread_id"]), configurable.get("checkpoint_ns") or ""
+    return _Place(
+        build_session(configurable["thread_id"]),
+        configurable.get("checkpoint_ns") or "",
+        get_checkpoint_id(config) or None,
+    )
 
 
 def _build_config(

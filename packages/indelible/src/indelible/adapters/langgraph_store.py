@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from indelible import AsyncMemoryStore, Memory, UsageError
+from indelible.adapters.checkpoint_reader import THREAD_PREFIX
 from indelible.adapters.conversations import iter_pages, iter_session_ids
 from indelible.adapters.store_variants import (
     Store,
@@ -326,10 +327,11 @@ async def _iter_memories(
 
 
 async def _iter_collections(store: AsyncMemoryStore, prefix: Namespace) -> AsyncIterator[str]:
-    """Iterate over the sessions whose labels begin with these, in order."""
+    """Iterate over the sessions whose labels begin with these, in order, without threads."""
     root = build_collection_id(prefix) if prefix else ""
     async for session in iter_session_ids(store, root):
-        if not root or session == root or session.startswith(f"{root}/"):
+        is_below = not root or session == root or session.startswith(f"{root}/")
+        if is_below and not session.startswith(THREAD_PREFIX):
             yield session
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import indelible
+from indelible.adapters.checkpoint_reader import THREAD_PREFIX
 from indelible.adapters.checkpoint_records import BranchFinder
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
@@ -79,8 +80,12 @@ def show(
 ) -> None:
     """Draw a session as a timeline: entries, tool calls, snapshots, and what is hidden.
 
-    Entries that a rollback, trim or clear has hidden are still there.
+    Entries that a rollback, trim or clear has hidden are still there. A thread of LangGraph is
+    found by its own id too, unless that is also the id of a session.
     """
+    if call.store.session(session).status == "new":
+        thread = THREAD_PREFIX + session
+        session = session if call.store.session(thread).status == "new" else thread
     call.require_session(session)
     if call.out.as_json:
         call.out.print_result(call.store.timeline(session, last=last), ())
