@@ -54,34 +54,31 @@ def checked(framework, factory, *cases, target=""):
 @pytest.mark.parametrize(
     ("framework", "factory", "mode", "lacks"),
     [
-        ("adk", "scoreboard.factories.adk:in_memory", "async", {"message_fields_survive"}),
-        ("adk", "scoreboard.factories.adk:sqlite", "async", {"message_fields_survive"}),
+        ("adk", "scoreboard.factories.adk:in_memory", "async", set()),
+        ("adk", "scoreboard.factories.adk:sqlite", "async", set()),
         (
             "strands",
             "scoreboard.factories.strands:file",
             "blocking",
-            {
-                *("clear_only_this_session", "sessions_are_listed", "limit_gives_the_newest"),
-                "message_fields_survive",
-            },
+            {"clear_only_this_session", "sessions_are_listed", "limit_gives_the_newest"},
         ),
         (
             "agno",
             "scoreboard.factories.agno:in_memory",
             "blocking",
-            {"limit_gives_the_newest", "message_fields_survive"},
+            {"limit_gives_the_newest"},
         ),
         (
             "agno",
             "scoreboard.factories.agno:sqlite",
             "blocking",
-            {"limit_gives_the_newest", "message_fields_survive"},
+            {"limit_gives_the_newest"},
         ),
         (
             "agno",
             "tests.support.kit.beside_agno:awaited",
             "async",
-            {"limit_gives_the_newest", "message_fields_survive"},
+            {"limit_gives_the_newest"},
         ),
     ],
 )
