@@ -18,12 +18,11 @@ SERVER_PROGRAMS_S = 3.0
 
 
 def build_target(url, gate):
-    """The store on an engine; on a cluster, cases that make one call at a time are async only.
+    """The store on an engine; on a server, cases that make one call at a time are async only.
 
-    Blocking calls run the scripts that they run on one server, and find the server of a session
-    with code that is generated from the async one.
+    The blocking clients of servers are generated from the async ones.
     """
-    if url.startswith("redis+cluster") and gate in ONE_BY_ONE:
+    if url.startswith(("redis", "postgres")) and gate in ONE_BY_ONE:
         return replace(resolve(url), open=None)
     return url
 

@@ -821,7 +821,8 @@ class MemoryStore:
 
         `where` filters by fields, such as `{"metadata.team": "support"}`, with the operators `$eq`,
         `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in` and `$exists`. `order` is "id", "created" or
-        "last_activity", with "-" before it for descending; without it, they come in any order. With
+        "last_activity", with "-" before it for descending; without it, they come in any order, and
+        on Redis one may come again on a later page if sessions were added in between. With
         `expired`, or if `where` names a status, also expired sessions that are still known, and
         unfinished copies. `.ids` has their ids alone.
 

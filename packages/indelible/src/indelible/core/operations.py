@@ -550,7 +550,8 @@ class ListSessions(Operation[SessionPage]):
     """List a page of active sessions that match `where`; with `dead`, expired and staged ones too.
 
     `session_list.is_listed` decides; a page is full if that many match. No entry is read. Without
-    `order`, they come in any order, and all pages together take as long as one that has them all.
+    `order`, they come in any order, and all pages together take as long as one that has them all;
+    one may come again if sessions are added between two pages.
     With it, a page continues after the `session_list.Place` of the last one; a session is ordered
     by what is stored, even if it is expired or damaged.
 
