@@ -18,7 +18,7 @@ OLDEST := .venv-oldest
 # Frameworks that ship stores of their own, each in an environment of its own beside indelible.
 FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
 BESIDE := .venv-frameworks
-# Those that `make test` installs. Those that search would take a minute (mem0) and two (CrewAI, 1.1 GB) more.
+# Those that `make test-exhaustive` installs. Those that search would take a minute (mem0) and two (CrewAI, 1.1 GB) more.
 TESTED := adk strands agno
 # Two for each core of the smallest machine that we build for: tests wait for disks and servers.
 WORKERS ?= 4
@@ -39,7 +39,7 @@ INSTALLED = $(foreach version,$(VERSIONS),$(if $(call find_python,$(version)),$(
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix test-frameworks frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
+.PHONY: help demo quick test test-exhaustive test-pythons test-oldest test-browser test-matrix test-frameworks frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -70,8 +70,12 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 
 # Checking types and installing an environment each use one core, so they run side by side.
 test: $(READY) ## Everything that must hold, on real engines and processes
-	$(MAKE) --jobs 2 --output-sync lint test-oldest $(ENGINES)/.ready $(PGBOUNCER)/.ready $(TESTED:%=$(BESIDE)/%/.ready)
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+	$(MAKE) --jobs 2 --output-sync lint test-oldest $(ENGINES)/.ready $(PGBOUNCER)/.ready
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not exhaustive"
+
+test-exhaustive: $(READY) ## What `make test` leaves out: the same proofs on further flavours, engines and versions
+	$(MAKE) --jobs 2 --output-sync $(ENGINES)/.ready $(PGBOUNCER)/.ready $(TESTED:%=$(BESIDE)/%/.ready)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m exhaustive
 
 quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
 	$(BIN)/pytest $(QUICK)

@@ -20,6 +20,9 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "canary_in_files: the test itself writes the canary password to its tmp_path"
     )
+    config.addinivalue_line(
+        "markers", "exhaustive: repeats a proof on another flavour, engine or version"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,7 +21,10 @@ def test_a_right_store_is_caught_by_no_case(server):
     expect_passed(server_goldfish.adapter_on(kind, SERVERS[server]()))
 
 
-@pytest.mark.parametrize("server", SERVERS)
+# PostgreSQL and SQLite perform its operations by the same handlers.
+@pytest.mark.parametrize(
+    "server", ["Redis", pytest.param("Postgres", marks=pytest.mark.exhaustive)]
+)
 def test_our_checkpointer_keeps_it(server):
     opener = "tests.support.saver_factories:saver"
     expect_passed(Adapter(open=opener, server=SERVERS[server]()))

@@ -1,6 +1,7 @@
 """Every backend of indelible through every gate of the kit, as anybody would check it."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -9,6 +10,7 @@ from memory_contract import check
 from memory_contract.cases import programs
 from memory_contract.gates import GATES
 from memory_contract.targets import resolve
+from tests.support.stores import ENGINES
 
 # Gates whose cases make one call after the other.
 ONE_BY_ONE = {"sequential", "edges", "lifecycle"}
@@ -27,7 +29,15 @@ def build_target(url, gate):
     return url
 
 
-@pytest.mark.parametrize("gate", GATES)
+def build_runs():
+    """Each engine with each gate. A cluster runs the scripts of one server."""
+    for engine, gate in product([*ENGINES, "cluster"], GATES):
+        repeats = engine == "cluster" and gate in {*ONE_BY_ONE, "recall"}
+        marks = [pytest.mark.exhaustive] if repeats else []
+        yield pytest.param(engine, gate, marks=marks)
+
+
+@pytest.mark.parametrize(("url", "gate"), list(build_runs()), indirect=["url"])
 def test_the_contract_is_kept(url, gate, monkeypatch):
     if url.startswith(("redis", "postgres")):
         monkeypatch.setattr(programs, "PROGRAMS_S", SERVER_PROGRAMS_S)

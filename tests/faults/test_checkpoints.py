@@ -38,7 +38,14 @@ def build_url(engine, folder):
     return stores.empty_url(engine, folder)
 
 
-@pytest.fixture(params=stores.PERSISTENT)
+# PostgreSQL and SQLite perform its operations by the same handlers.
+ENGINES = [
+    *(engine for engine in stores.PERSISTENT if engine != "postgres"),
+    pytest.param("postgres", marks=pytest.mark.exhaustive),
+]
+
+
+@pytest.fixture(params=ENGINES)
 def start(request, tmp_path):
     """Start a fresh process with a saver, which can be told to die."""
     engine = request.param

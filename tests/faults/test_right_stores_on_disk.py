@@ -19,7 +19,7 @@ CASES = [
 
 # To a kill, logs are alike, and so are journals.
 ASKED = [
-    (name, case)
+    pytest.param(name, case, marks=[] if name == "wal_full" else pytest.mark.exhaustive)
     for name in CORRECT_ON_DISK
     for case in CASES
     if case != "kill_at_every_step" or name in ("wal_full", "journal_extra")

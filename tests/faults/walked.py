@@ -77,7 +77,8 @@ class WalkedVerb:
     doubles: bool = False
     # Whether it works on all sessions: the more there are, the more calls it makes.
     whole_store: bool = False
-    # Whether it is also walked by async drivers and on a cluster in an everyday run.
+    # Whether it is also walked by async drivers and on a cluster. On PostgreSQL `make test` walks
+    # these alone.
     everywhere: bool = False
     # Whether only SQLite can be prepared for it, or has something to do.
     only_sqlite: bool = False

@@ -1,7 +1,7 @@
 """Beside the other plugins for snapshots, on several versions of pytest, each in its environment.
 
-`make test` takes the oldest and the newest, with each plugin on one of them and syrupy on both;
-`make test-matrix` takes all of them everywhere, with and without xdist.
+`make test` takes the newest and `make test-exhaustive` the oldest, with each plugin on one of them
+and syrupy on both; `make test-matrix` takes all of them everywhere, with and without xdist.
 """
 
 import os
@@ -101,7 +101,13 @@ def run(python, folder, other, *arguments):
 
 # All ways on one version are many runs of pytest; each has a bound of its own.
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(each, marks=[] if ALL or each == "newest" else pytest.mark.exhaustive)
+        for each in VERSIONS
+    ],
+)
 def test_it_lives_beside_other_plugins(version, tmp_path):
     python = environment(version, tmp_path)
     ways = product(OTHERS, ([], ["-n2"])) if ALL else WAYS[version]

@@ -8,10 +8,16 @@ from memory_contract import check
 from memory_contract.targets import resolve
 from tests.support.adapters import engines, handles
 
+
+def repeats(value):
+    """A run that differs from another one only by the engine."""
+    return pytest.param(value, marks=pytest.mark.exhaustive)
+
+
 NAMED = [
-    "langchain:tests.support.adapters.langchain_factories:on_memory",
+    repeats("langchain:tests.support.adapters.langchain_factories:on_memory"),
     "langchain:tests.support.adapters.langchain_factories:on_sqlite",
-    "openai-agents:tests.support.adapters.openai_factories:on_memory",
+    repeats("openai-agents:tests.support.adapters.openai_factories:on_memory"),
     "openai-agents:tests.support.adapters.openai_factories:on_sqlite",
 ]
 ON_REDIS = "openai-agents:tests.support.adapters.openai_factories:on_redis"
@@ -47,7 +53,7 @@ def test_processes_that_append_at_once_lose_nothing(target, redis_url):
     assert any("processes" in result.id for result in report.results)
 
 
-@pytest.mark.parametrize("engine", [engines.memory, engines.sqlite])
+@pytest.mark.parametrize("engine", [repeats(engines.memory), engines.sqlite])
 @pytest.mark.parametrize("framework", [handles.llama, handles.pydantic_ai, handles.claude])
 def test_what_speaks_in_its_own_words_keeps_the_contract(framework, engine):
     assert_kept(framework(engine))

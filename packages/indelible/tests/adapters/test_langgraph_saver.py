@@ -1205,6 +1205,8 @@ def open_for_the_kit(workspace):
     return IndelibleSaver(indelible.open(workspace / "agent.db", durability="process"))
 
 
+# Behaviour and crash points have tests of their own, which take less time.
+@pytest.mark.exhaustive
 def test_the_contract_holds_for_time_travel_copies_writes_and_pruning():
     adapter = resolve(f"langgraph-saver:{__name__}:open_for_the_kit")
     assert {"snapshot", "rollback", "fork", "forget", "pending", "prune"} <= adapter.capabilities

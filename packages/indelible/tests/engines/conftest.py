@@ -78,7 +78,15 @@ def servers():
     running.end()
 
 
-@pytest.fixture(params=ENGINES, ids=named)
+def between(engines):
+    """Those between the oldest and the newest are left to the exhaustive tier."""
+    middle = {("valkey", "8.1"), ("postgresql", "16")}
+    for engine in engines:
+        marks = [pytest.mark.exhaustive] if engine[:2] in middle else []
+        yield pytest.param(engine, marks=marks, id=named(engine))
+
+
+@pytest.fixture(params=[*between(ENGINES)])
 def engine(request):
     return request.param
 
@@ -89,7 +97,7 @@ def url(engine, servers):
     return servers.url(engine)
 
 
-@pytest.fixture(params=REDISES, ids=named)
+@pytest.fixture(params=[*between(REDISES)])
 def redis_url(request, servers):
     """An older Redis or Valkey, with nothing on it."""
     return servers.url(request.param)

@@ -1,8 +1,8 @@
 """The kit pointed at real stores of the frameworks that have an environment of their own.
 
 They bring many packages, so `make frameworks` installs each beside the others. The command runs
-there, on the factories of the scoreboard and of this folder. `make test` installs some of them;
-those that search are large, and `make test-frameworks` has them all.
+there, on the factories of the scoreboard and of this folder. `make test-exhaustive` installs some
+of them; those that search are large, and `make test-frameworks` has them all.
 """
 
 import json
@@ -11,6 +11,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.exhaustive
 
 ROOT = Path(__file__).parents[4]
 SEARCHING = ("mem0", "crewai")
