@@ -241,6 +241,15 @@ def test_a_cursor_opens_its_page_as_often_as_one_likes(store, reopened):
     assert store.get_entries("s", limit=1, cursor=first.cursor) == one
 
 
+def test_a_slice_without_the_last_entry_opens_no_page(store):
+    say(store, "s", *map(str, range(6)))
+    page = store.get_entries("s", limit=4)
+    assert page[1:].cursor == page[::-1].cursor == page.cursor is not None
+    # The page behind the cursor begins after what these leave out.
+    assert page[:2].cursor is None
+    assert page[:2].version == page.version
+
+
 def test_a_cursor_of_another_session_is_refused(store):
     for session in ("a", "b"):
         say(store, session, "one", "two")

@@ -1,6 +1,7 @@
 """Group commit: who is sent with whom, and what interrupts, deadlines, closing and forks leave."""
 
 import asyncio
+import math
 import os
 import threading
 from contextlib import suppress
@@ -311,3 +312,15 @@ async def test_closing_waits_for_what_was_begun():
     gate.open.set()
     await closing
     assert await asyncio.gather(*tasks) == ["FIRST", "B"]
+
+
+@pytest.mark.parametrize("seconds", [math.inf, HANGS_S])
+async def test_a_closed_batcher_leaves_no_timer_in_its_loop(seconds):
+    gate = AsyncGate()
+    batcher = AsyncBatcher(gate.send, **LIMITS)
+    gate.open.set()
+    assert await batcher.run("a", Deadline(seconds)) == "A"
+    await batcher.close()
+    timers = asyncio.get_running_loop()._scheduled
+    ours = [each for each in timers if getattr(each._callback, "__self__", None) is batcher]
+    assert [each for each in ours if not each.cancelled()] == []

@@ -286,6 +286,8 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
         self._closed = True
         while tasks := {task for task in self._tasks if not task.done()}:
             await asyncio.wait(tasks)
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def _start_sender(self) -> None:
         lease = Lease()
@@ -340,6 +342,9 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
 
     def _set_alarm(self, deadline: Deadline) -> None:
         when = self._loop.time() + deadline.left_s()
+        if when == math.inf:
+            # A timer would keep this object until the loop ends.
+            return
         if self._alarm is not None:
             if self._alarm.when() <= when:
                 return

@@ -38,15 +38,19 @@ class ReadList(list[Item]):
     @overload
     def __getitem__(self, index: slice, /) -> Self: ...
     def __getitem__(self, index: SupportsIndex | slice, /) -> Item | Self:
-        """Return an item, or with a slice a list of the same kind and state."""
+        """Return an item, or with a slice a list of the same kind and state.
+
+        Only a slice with the last item has the cursor: it opens the page behind that.
+        """
         if not isinstance(index, slice):
             return super().__getitem__(index)
+        has_last = not self or len(self) - 1 in range(*index.indices(len(self)))
         return type(self)(
             super().__getitem__(index),
             version=self.version,
             status=self.status,
             corrupt=self.corrupt,
-            cursor=self.cursor,
+            cursor=self.cursor if has_last else None,
         )
 
     def to_openai(self) -> list[dict[str, Any]]:
