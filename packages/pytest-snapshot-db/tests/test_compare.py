@@ -343,6 +343,9 @@ def test_a_damaged_file_is_reported(tmp_path):
     whole = (tmp_path / "a.db").read_bytes()
     (tmp_path / "b.db").write_bytes(whole[:-4096] + b"\xaa" * 4096)
     assert "the obtained file is damaged" in describe(tmp_path / "a.db", tmp_path / "b.db")
+    assert "the expected file is damaged" in describe(tmp_path / "b.db", tmp_path / "a.db")
+    (tmp_path / "c.db").write_bytes(whole[:-4096] + bytes(4096))
+    assert "the expected file is damaged" in describe(tmp_path / "c.db", tmp_path / "a.db")
 
 
 def test_a_schema_that_is_not_text_is_reported(tmp_path):
