@@ -196,6 +196,7 @@ class _TableComparison:
 
     def _stage(self, name: str, rules: Rules, table: Table) -> None:
         """Copy rows into a temporary table without types and collations."""
+        table.check_width()
         # The sign of the angle distinguishes 0.0 from -0.0.
         reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in self._cells]
         marks = ", ".join(["','", *reals])
