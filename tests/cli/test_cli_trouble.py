@@ -120,6 +120,12 @@ def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, gold
     golden()
 
 
+def test_options_may_end_before_the_command(command):
+    assert "no session 'nobody'" in command("--", "history", "nobody", code=1).err
+    retry = command("--", "append", "ada", "user", "hello", python=("-c", UNKNOWN), code=4).err
+    assert "This lands it exactly once: indelible append --key '~5a7e' ada user hello" in retry
+
+
 def test_a_command_that_holds_a_password_is_not_repeated(command):
     line = ["append", "ada", "user", f"my password={CANARY}"]
     done = command(*line, python=("-c", UNKNOWN), code=4)

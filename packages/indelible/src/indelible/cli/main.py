@@ -205,6 +205,9 @@ def run() -> None:
             sys.stdout.flush()
     except MemoryStoreError as error:
         arguments = sys.argv[1:]
+        if arguments[0] == "--":
+            # Options may end before the command, too.
+            del arguments[0]
         takes_key = has_option(arguments[0], "--key")
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
     except PydanticSerializationError as error:

@@ -84,7 +84,7 @@ def export(
     if session is not None:
         call.require_session(session)
     with _translate_file_errors(f"the file {file}"):
-        exists = Path(file).is_file()
+        exists = file != STREAM and Path(file).is_file()
     if exists:
         confirm(f"The file {file} is there already and will be replaced.", yes=yes)
     if html and session is not None:
