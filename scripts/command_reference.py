@@ -48,8 +48,7 @@ without a terminal, nothing is changed. Long operations show their progress on a
 
 Errors are a sentence or two on stderr. If a write may have succeeded, the error gives its key and
 the command that completes it exactly once. Commands in messages repeat your `--url` and
-`--namespace`, but no password: for PostgreSQL, set `PGPASSWORD`; for others, write the password in
-place of `***`.
+`--namespace`, with `***` in place of a password.
 
 ## Options of every command on a store
 """

@@ -10,7 +10,7 @@ import pytest
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support.canary import CANARY
 from tests.support.prepared_store import SNAPSHOT
-from tests.support.transcripts import environment
+from tests.support.transcripts import UNKNOWN, environment
 
 READS = [
     ("sessions",),
@@ -96,19 +96,6 @@ def test_wrong_options_end_with_2_and_change_nothing(command):
     assert "No such command" in command("forgive", "ada", code=2).err
     assert "Missing argument" in command("undo", code=2).err
     assert "--undo-days" in command("vacuum", "--undo-days", "-1", code=2).err
-
-
-UNKNOWN = """
-import sys
-from indelible import MemoryStore, OutcomeUnknownError
-from indelible.cli.main import run
-
-def lost(*arguments, **options):
-    raise OutcomeUnknownError("the commit failed half-way: it may have landed", key="~5a7e")
-
-MemoryStore.add_message = MemoryStore.undo = MemoryStore.fork = lost
-run()
-"""
 
 
 def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, golden):

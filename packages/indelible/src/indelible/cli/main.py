@@ -28,7 +28,6 @@ from indelible.cli import (
     memory_commands,
     read_commands,
     server_commands,
-    suggestions,
     timeline,
     transfer_commands,
 )
@@ -229,6 +228,3 @@ def run() -> None:
             " What was changed before that stays changed.\n"
         )
         sys.exit(NO_ENGINE)
-    finally:
-        if note := suggestions.get_password_note():
-            sys.stderr.write(f"{note}\n")
