@@ -109,8 +109,7 @@ def _is_shared(parameter: Any) -> bool:
 
 
 def _format_command(name: str, command: Any) -> Iterator[str]:
-    # `copy` takes two stores, and lists all of its options.
-    own = [each for each in command.params if name == "copy" or not _is_shared(each)]
+    own = [each for each in command.params if not _is_shared(each)]
     arguments = [each for each in own if each.param_type_name == "argument"]
     options = [each for each in own if each.param_type_name == "option"]
     yield f"## {name}\n"
