@@ -48,8 +48,7 @@ without a terminal, nothing is changed. Long operations show their progress on a
 
 Errors are a sentence or two on stderr. If a write may have succeeded, the error gives its key and
 the command that completes it exactly once. Commands in messages repeat your `--url` and
-`--namespace`, but no password: for PostgreSQL, set `PGPASSWORD`; for others, write the password in
-place of `***`.
+`--namespace`, with `***` in place of a password.
 
 ## Options of every command on a store
 """
@@ -110,8 +109,7 @@ def _is_shared(parameter: Any) -> bool:
 
 
 def _format_command(name: str, command: Any) -> Iterator[str]:
-    # `copy` takes two stores, and lists all of its options.
-    own = [each for each in command.params if name == "copy" or not _is_shared(each)]
+    own = [each for each in command.params if not _is_shared(each)]
     arguments = [each for each in own if each.param_type_name == "argument"]
     options = [each for each in own if each.param_type_name == "option"]
     yield f"## {name}\n"

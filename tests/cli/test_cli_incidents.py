@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from memory_contract.cli.main import main
-from memory_contract.errors import KitError, UsageError
+from memory_contract.errors import KitError, UnavailableError, UsageError
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 OVERWRITTEN = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
@@ -138,7 +138,7 @@ def test_a_small_trace_may_go_to_a_folder_that_is_not_there_yet(run, tmp_path):
 def test_a_small_trace_that_cannot_be_written_is_said_before_anything_runs(run, tmp_path):
     (tmp_path / "file").write_text("")
     said = run("shrink", OVERWRITTEN, "--store", "fish:adapter", "--output", "file/small.jsonl")
-    assert isinstance(said.exception, UsageError)
+    assert isinstance(said.exception, UnavailableError)
     assert "Nothing was run" in str(said.exception)
 
 
@@ -167,7 +167,6 @@ def test_shrink_has_nothing_to_do_where_the_store_does_not_fail(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("explain", "nowhere.jsonl"), "there is no trace nowhere.jsonl"),
         (("replay", OVERWRITTEN, "--store", "nothing:here"), "cannot import"),
         (
             ("replay", OVERWRITTEN, "--store", "memory:", "--session", "x"),
@@ -183,6 +182,20 @@ def test_what_cannot_be_done_is_said_and_nothing_is_run(run, arguments, words):
     said = run(*arguments)
     assert isinstance(said.exception, UsageError)
     assert words in str(said.exception)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain",),
+        ("replay", "--store", "memory:"),
+        ("shrink", "--store", "memory:"),
+    ],
+)
+def test_a_trace_that_is_not_there_ends_with_4(run, arguments):
+    said = run(*arguments, "nowhere.jsonl")
+    assert isinstance(said.exception, UnavailableError)
+    assert "there is no trace nowhere.jsonl" in str(said.exception)
 
 
 def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):

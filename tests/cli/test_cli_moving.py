@@ -38,6 +38,12 @@ def test_an_export_goes_through_a_pipe(command):
     }
 
 
+def test_an_export_to_stdout_does_not_ask_about_a_file_of_that_name(command):
+    (command.folder / "-").write_text("mine", "utf-8")
+    assert "Exported 1 session" in command("export", "-", "bob").err
+    assert (command.folder / "-").read_text("utf-8") == "mine"
+
+
 def test_an_import_reads_a_file_that_can_be_read_only_once(command):
     command("export", "all.jsonl")
     line = f"cat all.jsonl | {sys.executable} -m indelible import /dev/stdin --yes --url copy.db"

@@ -10,7 +10,7 @@ import pytest
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support.canary import CANARY
 from tests.support.prepared_store import SNAPSHOT
-from tests.support.transcripts import environment
+from tests.support.transcripts import UNKNOWN, environment
 
 READS = [
     ("sessions",),
@@ -98,19 +98,6 @@ def test_wrong_options_end_with_2_and_change_nothing(command):
     assert "--undo-days" in command("vacuum", "--undo-days", "-1", code=2).err
 
 
-UNKNOWN = """
-import sys
-from indelible import MemoryStore, OutcomeUnknownError
-from indelible.cli.main import run
-
-def lost(*arguments, **options):
-    raise OutcomeUnknownError("the commit failed half-way: it may have landed", key="~5a7e")
-
-MemoryStore.add_message = MemoryStore.undo = MemoryStore.fork = lost
-run()
-"""
-
-
 def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, golden):
     python = ("-c", UNKNOWN)
     command("append", "ada", "user", "It's me", python=python, code=4)
@@ -118,6 +105,12 @@ def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, gold
     command("undo", "ada", "--yes", python=python, code=4)
     command("fork", "ada", "copy", "--yes", python=python, code=4)
     golden()
+
+
+def test_options_may_end_before_the_command(command):
+    assert "no session 'nobody'" in command("--", "history", "nobody", code=1).err
+    retry = command("--", "append", "ada", "user", "hello", python=("-c", UNKNOWN), code=4).err
+    assert "This lands it exactly once: indelible append --key '~5a7e' ada user hello" in retry
 
 
 def test_a_command_that_holds_a_password_is_not_repeated(command):

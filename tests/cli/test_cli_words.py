@@ -228,6 +228,22 @@ def test_snapshots_stand_behind_the_last_entry_that_they_hold(memory):
     assert [position for position, _, _ in drawn(memory, last=1)] == ["", "1", "──"]
 
 
+def count_earlier(store, *, is_whole):
+    lines = timeline.TimelineLines(store.timeline("s"), last=2, is_whole=is_whole)
+    list(lines.add(store.timeline("s", last=3).entries))
+    return next(lines.finish()).what
+
+
+def test_only_entries_that_exist_are_counted_as_earlier(memory):
+    memory.add_messages("s", [ChatMessage(role="user", content="m")] * 8)
+    assert count_earlier(memory, is_whole=False) == "… 6 earlier"
+    memory.trim("s", before=5)
+    memory.vacuum(undo_window=0)
+    assert count_earlier(memory, is_whole=True) == "… 1 earlier"
+    # It is not known which of the hidden entries before those that were read exist.
+    assert count_earlier(memory, is_whole=False) == "… up to 6 earlier"
+
+
 def test_a_session_without_entries_has_nothing_to_draw(memory):
     memory.set_metadata("s", {"user": "ada"})
     assert drawn(memory) == []

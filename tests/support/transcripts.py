@@ -74,6 +74,20 @@ for line in os.fdopen(os.dup(0)):
 """
 
 
+# The command line, with writes that lose their answer.
+UNKNOWN = """
+import sys
+from indelible import MemoryStore, OutcomeUnknownError
+from indelible.cli.main import run
+
+def lost(*arguments, **options):
+    raise OutcomeUnknownError("the commit failed half-way: it may have landed", key="~5a7e")
+
+MemoryStore.add_message = MemoryStore.undo = MemoryStore.fork = lost
+run()
+"""
+
+
 class Done(NamedTuple):
     code: int
     out: str

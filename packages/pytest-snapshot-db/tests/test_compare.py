@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pytest_snapshot_db.cell_text import diff_json_cells, render_cell_change, suggest_ignore
 from pytest_snapshot_db.compare import compare_files
+from pytest_snapshot_db.database import COLUMNS_MAX
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.golden import write_canonical
+from pytest_snapshot_db.golden import build_manifest, write_canonical
 from tests.support.golden_files import describe, difference, make
 
 
@@ -343,6 +344,24 @@ def test_a_damaged_file_is_reported(tmp_path):
     whole = (tmp_path / "a.db").read_bytes()
     (tmp_path / "b.db").write_bytes(whole[:-4096] + b"\xaa" * 4096)
     assert "the obtained file is damaged" in describe(tmp_path / "a.db", tmp_path / "b.db")
+    assert "the expected file is damaged" in describe(tmp_path / "b.db", tmp_path / "a.db")
+    (tmp_path / "c.db").write_bytes(whole[:-4096] + bytes(4096))
+    assert "the expected file is damaged" in describe(tmp_path / "c.db", tmp_path / "a.db")
+
+
+def test_a_table_of_too_many_columns_is_refused_by_name(tmp_path):
+    for columns in (COLUMNS_MAX, COLUMNS_MAX + 1):
+        names = ", ".join(f"c{number}" for number in range(columns))
+        for file in "ab":
+            make(tmp_path / f"{file}{columns}.db", f"CREATE TABLE t ({names})", range(columns))
+    assert not difference(*(tmp_path / f"{file}{COLUMNS_MAX}.db" for file in "ab"))
+    build_manifest(tmp_path / f"a{COLUMNS_MAX}.db", journal_mode="wal")
+    wide = [tmp_path / f"{file}{COLUMNS_MAX + 1}.db" for file in "ab"]
+    with pytest.raises(GoldenError, match="the table 't' has 1000 columns"):
+        difference(*wide)
+    assert not difference(*wide, ignore={"t.*"})
+    with pytest.raises(GoldenError, match="the table 't' has 1000 columns"):
+        build_manifest(wide[0], journal_mode="wal")
 
 
 def test_a_schema_that_is_not_text_is_reported(tmp_path):

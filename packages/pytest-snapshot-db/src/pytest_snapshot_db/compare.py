@@ -67,19 +67,23 @@ def compare_files(
     """Compare two files that nobody writes to; show at most `limit` rows per kind and table."""
     found = Difference()
     with Database(obtained) as database:
-        problems, encoding = database.find_problems(), database.encoding
+        problems = {"obtained": database.find_problems()}
+        encoding = database.encoding
     with Database(expected) as one:
         if one.encoding != encoding:
             # SQLite does not attach such files to one connection.
             _add_header(found, "encoding", one.encoding, encoding)
             return found
+        problems["expected"] = one.find_problems()
         two = Database(obtained, beside=one)
         rules = rules or Rules()
         rules.check(one, two)
-        if problems:
+        for name, listed in problems.items():
+            if listed:
+                lines = (f"the {name} file is damaged: {escape_unseen(each)}" for each in listed)
+                found.add("damaged", lines)
+        if found:
             # Rows of a damaged file may be anything, or unreadable.
-            lines = (f"the obtained file is damaged: {escape_unseen(each)}" for each in problems)
-            found.add("damaged", lines)
             return found
         for name in HEADER:
             _add_header(found, name, one.read_pragma(name), two.read_pragma(name))
@@ -192,6 +196,7 @@ class _TableComparison:
 
     def _stage(self, name: str, rules: Rules, table: Table) -> None:
         """Copy rows into a temporary table without types and collations."""
+        table.check_width()
         # The sign of the angle distinguishes 0.0 from -0.0.
         reals = [f"iif(typeof({cell}) = 'real', atan2({cell}, -1) > 0, '')" for cell in self._cells]
         marks = ", ".join(["','", *reals])

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import apsw
 
 from pytest_snapshot_db.copy_live import to_uri, translate_errors
+from pytest_snapshot_db.errors import GoldenError
 
 Cell = int | float | str | bytes | None
 Row = tuple[Cell, ...]
@@ -22,6 +23,8 @@ PATHS_AT_ONCE: Final = 100
 ROWID: Final = "rowid"
 # The counters of AUTOINCREMENT: a row for each table, in an order that has no meaning.
 COUNTERS: Final = "sqlite_sequence"
+# Two expressions are read for each cell, and SQLite selects at most 2000; a function takes 1000.
+COLUMNS_MAX: Final = 999
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +40,14 @@ class Table:
     """The columns of the primary key."""
     is_ordered: bool = False
     """Whether rows have an order other than that of their key: the one of their rowids."""
+
+    def check_width(self) -> None:
+        """Raise GoldenError if it has more columns than can be read and compared."""
+        if len(self.columns) > COLUMNS_MAX:
+            raise GoldenError(
+                f"the table {self.name!r} has {len(self.columns)} columns; those of at most"
+                f" {COLUMNS_MAX} can be compared"
+            )
 
     def has_column(self, column: str) -> bool:
         """Whether there is such a stored column, in any case."""

@@ -173,6 +173,7 @@ def build_manifest(path: Path, *, journal_mode: str, builder: Build | None = Non
 
 
 def _describe_table(database: Database, table: Table) -> dict[str, int | str]:
+    table.check_width()
     digest = hashlib.blake2b(repr(table.columns).encode(), digest_size=16)
     rows = 0
     for row in database.read_rows(map(quote_name, table.columns), table.source):

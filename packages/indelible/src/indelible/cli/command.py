@@ -60,22 +60,12 @@ def import_extra() -> Iterator[None]:
         raise UnsupportedError(str(error)) from error
 
 
-def with_examples(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command with examples, as one types them after `indelible`."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        vars(command)["examples"] = examples
-        return command
-
-    return decorate
-
-
 def on_store(
     *examples: str, creates: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
     """Decorate a command: pass it a `CommandContext`, and add the options that name the store.
 
-    `creates` says that it may create a store.
+    The examples are what one types after `indelible`. `creates` says that it may create a store.
     """
 
     def decorate(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
@@ -91,7 +81,8 @@ def on_store(
             **given: Any,
         ) -> None:
             # Some commands also take the URL as an argument.
-            url = given.pop("store_url", None) or url
+            if given.get("store_url") is not None:
+                url = given["store_url"]
             suggestions.remember_store(context, url)
             place = Location(
                 url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout
@@ -100,7 +91,8 @@ def on_store(
             with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
 
-        return with_examples(*examples)(_add_shared_options(run, command))
+        vars(run)["examples"] = examples
+        return _add_shared_options(run, command)
 
     return decorate
 

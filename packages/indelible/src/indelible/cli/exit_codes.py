@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from indelible.cli import NO_ENGINE, WRONG_DATA, WRONG_USAGE
 from indelible.cli.phrases import format_count
-from indelible.cli.suggestions import remove_secrets, suggest_command
-from indelible.core.redaction import redact
+from indelible.cli.suggestions import suggest_command
+from indelible.core.redaction import has_password, redact, redact_url
 from indelible.errors import (
     BusyError,
     ConflictError,
@@ -85,18 +85,17 @@ def _suggest_next_step(error: MemoryStoreError) -> list[str]:
 
 def _suggest_retry(error: OutcomeUnknownError, arguments: Sequence[str], *, takes_key: bool) -> str:
     key = error.details.get("key")
-    arguments = [remove_secrets(each) for each in arguments]
-    command, *rest = arguments
     if key is None or not takes_key:
-        again = shlex.join(["indelible", *arguments])
+        again = shlex.join(["indelible", *map(redact_url, arguments)])
         return f"See what is there with `{suggest_command('sessions')}`, then run it again: {again}"
+    if any(map(has_password, arguments)):
+        # Do not repeat a command line that contains a password.
+        return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
+    command, *rest = arguments
     if not any(each == "--key" or each.startswith("--key=") for each in rest):
         # Inserted first: after a `--` it would be taken for text.
         rest = ["--key", str(key), *rest]
     again = shlex.join(["indelible", command, *rest])
-    if redact(again) != again:
-        # Do not repeat a command line that contains a password.
-        return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
     return f"Its key is {key}. This lands it exactly once: {again}"
 
 

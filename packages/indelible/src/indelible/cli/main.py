@@ -28,7 +28,6 @@ from indelible.cli import (
     memory_commands,
     read_commands,
     server_commands,
-    suggestions,
     timeline,
     transfer_commands,
 )
@@ -205,6 +204,9 @@ def run() -> None:
             sys.stdout.flush()
     except MemoryStoreError as error:
         arguments = sys.argv[1:]
+        if arguments[0] == "--":
+            # Options may end before the command, too.
+            del arguments[0]
         takes_key = has_option(arguments[0], "--key")
         sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
     except PydanticSerializationError as error:
@@ -226,6 +228,3 @@ def run() -> None:
             " What was changed before that stays changed.\n"
         )
         sys.exit(NO_ENGINE)
-    finally:
-        if note := suggestions.get_password_note():
-            sys.stderr.write(f"{note}\n")

@@ -58,10 +58,10 @@ def _open_store(context: typer.Context) -> Iterator[indelible.MemoryStore]:
     """Open the store that the line names."""
     given = context.params
     url = given.get("url") or ""
-    if "source" in given:
+    if "store_url" in given:
         # `copy` completes sessions of its source, which is not parsed yet while an option has no
         # value.
-        url = given["source"] or next(iter(context.args), "")
+        url = given["store_url"] or next(iter(context.args), "")
     place = Location(
         url=url,
         namespace=given.get("namespace") or "",

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 PIPE_COLUMNS = 160
 # Print what fits on one screen without waiting, keep colors, and leave it on the screen.
 LESS = "FRX"
-# Pagers that would do nothing.
-_NONE = ("", "cat")
 
 
 class Output:
@@ -223,16 +221,14 @@ def _start_pager() -> subprocess.Popen[str] | None:
     """Start $PAGER, or less, as git does; None if there is none, or stdout is no terminal."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    default = next((name for name in ("less", "more") if shutil.which(name)), "")
-    command = os.environ.get("PAGER", default).strip()
-    if command in _NONE:
-        return None
-    environment = {"LESS": LESS, **os.environ}
     try:
+        command = shlex.split(os.environ.get("PAGER", "less"))
+        if not command:
+            return None
         return subprocess.Popen(  # noqa: S603 (what the user set)
-            shlex.split(command),
+            command,
             stdin=subprocess.PIPE,
-            env=environment,
+            env={"LESS": LESS, **os.environ},
             encoding="utf-8",
             errors="backslashreplace",
         )

@@ -148,7 +148,9 @@ class TimelineLines:
         self, timeline: Timeline, *, last: int | None = None, is_whole: bool = True
     ) -> None:
         self._logged = timeline.info.logged
+        self._has_hidden = bool(timeline.hidden)
         self._last = last
+        self._read = 0
         self._markers = deque(_build_markers(timeline.snapshots))
         self._held: Sequence[TimelineEntry] = ()
         # Entries before the first that is there were hidden before they were removed.
@@ -167,6 +169,7 @@ class TimelineLines:
 
     def add(self, entries: Sequence[TimelineEntry]) -> Iterator[TimelineLine]:
         """Read a page, and build the lines of the one before."""
+        self._read += len(entries)
         for each in entries:
             if isinstance(each.entry, Entry):
                 self._all_calls.add(each.entry)
@@ -180,14 +183,22 @@ class TimelineLines:
 
     def finish(self) -> Iterator[TimelineLine]:
         """Build the lines of the last page, and of the snapshots behind it."""
-        if self._last is not None and (left_out := self._logged - len(self._held)):
-            yield TimelineLine(what=f"… {left_out} earlier")
+        if self._last is not None and (earlier := self._count_earlier()):
+            yield TimelineLine(what=f"… {earlier} earlier")
             first = self._held[0].entry.position if self._held else 0
             while self._markers and self._markers[0][0] < first:
                 self._markers.popleft()
         self._at_end = True
         yield from self._build_lines(self._held)
         yield from (line for _, line in self._markers)
+
+    def _count_earlier(self) -> str:
+        """Count the entries that exist before those that are drawn; empty if there are none."""
+        if self.hidden is not None:
+            return str(self._read - len(self._held) or "")
+        # Of those that were not read, vacuum may have removed the hidden ones.
+        number = self._logged - len(self._held)
+        return f"up to {number}" if self._has_hidden else str(number)
 
     def _build_lines(self, entries: Iterable[TimelineEntry]) -> Iterator[TimelineLine]:
         for each in entries:

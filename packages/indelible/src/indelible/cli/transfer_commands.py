@@ -9,7 +9,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, TextIO
 
@@ -18,23 +19,10 @@ import typer
 import indelible
 from indelible.adapters import langchain_import
 from indelible.cli import WRONG_DATA, phrases, suggestions
-from indelible.cli.command import CommandContext, import_extra, on_store, with_examples
-from indelible.cli.location import Location
-from indelible.cli.options import (
-    SHARED_PANEL,
-    AnySession,
-    AsJson,
-    BusyTimeout,
-    DryRun,
-    Namespace,
-    Prefix,
-    Timeout,
-    Yes,
-    complete_session_ids,
-)
-from indelible.cli.output import Output, confirm, show_progress, to_plain
+from indelible.cli.command import CommandContext, import_extra, on_store
+from indelible.cli.options import AnySession, DryRun, Prefix, Yes, complete_session_ids
+from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.connect import format_target
-from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.plans.transfer import check_header, open_output, read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
 from indelible.model import CopyReport, Status
@@ -84,7 +72,7 @@ def export(
     if session is not None:
         call.require_session(session)
     with _translate_file_errors(f"the file {file}"):
-        exists = Path(file).is_file()
+        exists = file != STREAM and Path(file).is_file()
     if exists:
         confirm(f"The file {file} is there already and will be replaced.", yes=yes)
     if html and session is not None:
@@ -266,79 +254,61 @@ Sessions = Annotated[
 ]
 ToNamespace = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The namespace to copy to. Default: that of --namespace.",
-        rich_help_panel=SHARED_PANEL,
-    ),
+    typer.Option(metavar="NAME", help="The namespace to copy to. Default: that of --namespace."),
 ]
 
 
-@with_examples("copy agent.db backup.db", "copy agent.db other.db --prefix user- --dry-run")
+@on_store("copy agent.db backup.db", "copy agent.db other.db --prefix user- --dry-run")
 def copy(
-    source: Source,
-    target: Target,
+    call: CommandContext,
     *,
+    store_url: Source,  # noqa: ARG001 (`on_store` takes it)
+    target: Target,
     session: Sessions = None,
     prefix: Prefix = "",
+    to_namespace: ToNamespace = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    namespace: Namespace = "",
-    to_namespace: ToNamespace = None,
-    busy_timeout: BusyTimeout = BUSY_TIMEOUT_S,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
 ) -> None:
     """Copy sessions completely into another store. Run it again to continue."""
-    out = Output(as_json=as_json)
-    theirs = namespace if to_namespace is None else to_namespace
-    waits = {"busy_timeout_s": busy_timeout, "timeout_s": timeout}
-    origin = Location(url=source, namespace=namespace, **waits)
-    goal = Location(url=target, namespace=theirs, **waits)
-    _check_locations(origin, goal)
+    origin = call.place
+    theirs = origin.namespace if to_namespace is None else to_namespace
+    goal = replace(origin, url=target, namespace=theirs)
+    if not target:
+        raise UsageError("DST names no store: give a file name, or a URL")
+    goal.check(creates=True)
+    # Two spellings of one name are refused by the copy itself.
+    if origin == goal:
+        raise UsageError("SRC and DST are the same store: there is nothing to copy")
     if session and prefix:
         raise UsageError("--session and --prefix both say what to copy; give one of them")
-    with ExitStack() as stack:
-        suggestions.remember_location(origin.url, origin.namespace)
-        call = stack.enter_context(closing(CommandContext(origin, out, creates=False)))
-        for name in session or ():
-            call.require_session(name)
-        page = call.store.list_sessions(prefix=prefix, limit=1)
-        idle = dry_run or not (page or page.cursor)
-        if not idle:
-            confirm(
-                f"This copies sessions from {format_target(origin.url)} into"
-                f" {format_target(goal.url)}. Those that are there already are compared, and stay"
-                " as they are.",
-                yes=yes,
-            )
-        suggestions.remember_location(goal.url, goal.namespace)
-        copied = stack.enter_context(goal.open(creates=True, rehearses=idle))
-        tell = stack.enter_context(show_progress("Comparing" if dry_run else "Copying"))
-        stack.enter_context(_translate_file_errors("a temporary file", TEMPORARY_FILE_ADVICE))
+    for name in session or ():
+        call.require_session(name)
+    page = call.store.list_sessions(prefix=prefix, limit=1)
+    idle = dry_run or not (page or page.cursor)
+    if not idle:
+        confirm(
+            f"This copies sessions from {format_target(origin.url)} into"
+            f" {format_target(goal.url)}. Those that are there already are compared, and stay as"
+            " they are.",
+            yes=yes,
+        )
+    suggestions.remember_location(goal.url, goal.namespace)
+    with (
+        goal.open(creates=True, rehearses=idle) as copied,
+        show_progress("Comparing" if dry_run else "Copying") as tell,
+        _translate_file_errors("a temporary file", TEMPORARY_FILE_ADVICE),
+    ):
         report = indelible.copy_sessions(
             call.store, copied, session or None, prefix=prefix, dry_run=dry_run, progress=tell
         )
-    out.print_result({"ok": report.ok, **to_plain(report)}, _format_report(report))
+    call.out.print_result({"ok": report.ok, **to_plain(report)}, _format_report(report))
     for name in report.differ[:1]:
-        out.note(
+        call.out.note(
             f"`{suggestions.suggest_command('forget', name)}` erases it there, for a new copy."
         )
     if not report.ok:
         raise typer.Exit(WRONG_DATA)
-
-
-def _check_locations(origin: Location, goal: Location) -> None:
-    """Raise if the copy cannot work, before a store is opened or a file created."""
-    for name, place in (("SRC", origin), ("DST", goal)):
-        if not place.url:
-            raise UsageError(f"{name} names no store: give a file name, or a URL")
-        place.check(creates=True)
-    # Two spellings of one name are refused by the copy itself.
-    if origin == goal:
-        raise UsageError("SRC and DST are the same store: there is nothing to copy")
-    if not origin.exists():
-        raise UnavailableError(f"{origin.describe_missing()}. Check SRC")
 
 
 def _format_report(report: CopyReport) -> Iterator[str]:

@@ -60,20 +60,6 @@ def is_keyword_dsn(text: str) -> bool:
     return "://" not in text and _LIBPQ_KEYWORD.search(text) is not None
 
 
-def drop_password(url: str) -> str:
-    """Remove the password of a PostgreSQL URL; other URLs have `***` instead.
-
-    libpq can read the password from PGPASSWORD or from a password file.
-    """
-    url = redact_url(url)
-    if not url.startswith(("postgresql://", "postgres://")):
-        return url
-    url = url.replace(f":{HIDDEN}@", "@")
-    place, question, query = url.partition("?")
-    kept = [each for each in query.split("&") if not each.endswith(f"={HIDDEN}")]
-    return place + (question + "&".join(kept) if any(kept) else "")
-
-
 def _hide_userinfo(word: str) -> str:
     """Hide all from the first colon to the last @: a password may contain / ? # @ unencoded."""
     scheme, mark, rest = word.partition("://")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from indelible.errors import UsageError
+from indelible.errors import UnavailableError, UsageError
 
 REPORT_BYTES_MAX: Final = 64 * 1024 * 1024
 # A longer line of a trace is counted and not read.
@@ -102,7 +102,7 @@ def read_report(path: Path) -> tuple[str, Report]:
             raise UsageError(f"{path.name} is too long for a report: {path.stat().st_size:,} bytes")
         return path.name, Report.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise UsageError(f"cannot read the report {path}: {error.strerror}") from error
+        raise UnavailableError(f"cannot read the report {path}: {error.strerror}") from error
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         reason = f"{error.errors()[0]['msg']}{f' ({where})' if where else ''}"
@@ -119,7 +119,7 @@ def read_trace(path: Path) -> tuple[str, Trace]:
         for line in _read_lines(path):
             _count_line(trace, line)
     except OSError as error:
-        raise UsageError(f"cannot read the trace {path}: {error.strerror}") from error
+        raise UnavailableError(f"cannot read the trace {path}: {error.strerror}") from error
     if not trace.calls and not trace.processes:
         raise UsageError(f"{path.name} is no trace: it has no line that a recorder wrote")
     return path.name, trace

@@ -39,8 +39,8 @@ from indelible.view import Extents, contains, subtract
 TEXT_CHARS_MAX: Final = 4_000
 # A longer JSON value is written in several lines.
 LINE_CHARS_MAX: Final = 80
-# Deeper values are written on one line.
-INDENT_CHARS_MAX: Final = 20
+# A longer one is not: if it is deep, its indentation could take a hundred times its size.
+INDENTED_CHARS_MAX: Final = 100_000
 # Shorter runs of characters are bytes of a format, not words.
 WORD_CHARS_MIN: Final = 4
 _NO_WORDS: Final = re.compile("[\x00-\x1f\x7f\ufffd]+")
@@ -58,7 +58,6 @@ class ShownText:
 
     text: str
     cut: int = 0
-    is_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,11 +151,7 @@ class TextWriter:
         text = value if isinstance(value, str) else _format_json(value)
         if self.redact:
             return ShownText(text=f"{REDACTED}, {len(text):,} characters")
-        return ShownText(
-            text=text[: self.chars_max],
-            cut=max(0, len(text) - self.chars_max),
-            is_json=text is not value,
-        )
+        return ShownText(text=text[: self.chars_max], cut=max(0, len(text) - self.chars_max))
 
     def name(self, name: str) -> str:
         """Return a name from the content of an entry."""
@@ -167,23 +162,12 @@ class TextWriter:
         return role if role in KNOWN_ROLES else self.name(role)
 
 
-def _format_json(value: Any, indent: str = "") -> str:
-    """Format a value as JSON; a short one on one line."""
+def _format_json(value: Any) -> str:
+    """Format a value as JSON, in several lines unless it is short, or too long to indent."""
     line = json.dumps(value, ensure_ascii=False)
-    is_short = len(indent) + len(line) <= LINE_CHARS_MAX
-    if is_short or len(indent) > INDENT_CHARS_MAX or not isinstance(value, (dict, list)):
-        return line
-    inner = indent + "  "
-    if isinstance(value, dict):
-        parts = [
-            f"{json.dumps(key, ensure_ascii=False)}: {_format_json(each, inner)}"
-            for key, each in value.items()
-        ]
-    else:
-        parts = [_format_json(each, inner) for each in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    body = ",\n".join(f"{inner}{part}" for part in parts)
-    return f"{opening}\n{body}\n{indent}{closing}"
+    if LINE_CHARS_MAX < len(line) <= INDENTED_CHARS_MAX:
+        return json.dumps(value, ensure_ascii=False, indent=2)
+    return line
 
 
 def build_rows(

@@ -20,7 +20,6 @@ from indelible.view import Extents, count, subtract
 PLAIN_CHARS_MAX: Final = 80
 # A block of code, as models write it. Its fences stay: no part of a text is left out.
 _FENCED = re.compile(r"^(```[^`\n]*\n.*?^```[ \t]*)$\n?", re.MULTILINE | re.DOTALL)
-_LINE = re.compile(r"( *).+\n?")
 _FOUND = re.compile(r"\[([^\[\]]+)\]")
 
 
@@ -36,7 +35,6 @@ def build_environment() -> Environment:
     )
     environment.filters.update(
         lines=_format_lines,
-        json_lines=_format_json_lines,
         time=_format_time,
         ago=_format_ago,
         many=_format_count,
@@ -64,16 +62,6 @@ def _format_lines(text: str) -> Markup:
     """Write a text of several lines; fenced blocks are shown as code."""
     lines = str(escape(escape_unseen_in_lines(text)))
     return Markup(_FENCED.sub(r'<span class="code">\1</span>', lines))  # noqa: S704 (escaped above)
-
-
-def _format_json_lines(text: str) -> Markup:
-    """Write JSON of several lines; the class of each says how deep it is indented."""
-    lines = str(escape(escape_unseen_in_lines(text)))
-    return Markup(_LINE.sub(_mark_line, lines))  # noqa: S704 (escaped above)
-
-
-def _mark_line(line: re.Match[str]) -> str:
-    return f'<span class="line in{len(line[1]) // 2}">{line[0]}</span>'
 
 
 def _format_plain(value: Any) -> str:

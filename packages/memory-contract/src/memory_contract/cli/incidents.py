@@ -21,7 +21,7 @@ from memory_contract.cli.parser import (
     add_seed,
     parse_count,
 )
-from memory_contract.errors import UsageError
+from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.history import HistoryError
 from memory_contract.report import to_page
 from memory_contract.report.as_json import operation
@@ -134,13 +134,13 @@ def _add_store(parser: Parser) -> None:
 def explain(arguments: Namespace) -> int:
     """Say what a trace proves: which entry was lost, who overwrote it, which reads were stale.
 
-    Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage) or 3
-    (undecided, or most operations could not be judged).
+    Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage), 3
+    (undecided, or most operations could not be judged) or 4 (no such trace).
     """
     trace: Path = arguments.trace
     session: str | None = arguments.session
     report: Path | None = arguments.report
-    with _run("reading") as tell:
+    with _run("reading", trace) as tell:
         _refuse_other_files(report)
         found = explain_trace(trace, session=session, progress=tell)
     if report is not None:
@@ -169,7 +169,7 @@ def replay(arguments: Namespace) -> int:
     store: str = arguments.store
     level: ReplayLevel = arguments.level
     test: Path | None = arguments.write_test
-    with _run("replaying") as tell:
+    with _run("replaying", arguments.trace) as tell:
         _prepare_test(test)
         loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
@@ -203,7 +203,7 @@ def shrink(arguments: Namespace) -> int:
     )
     if place.exists():
         raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
-    with _run("shrinking") as tell:
+    with _run("shrinking", trace) as tell:
         _prepare_test(test)
         place.parent.mkdir(parents=True, exist_ok=True)
         found = shrink_trace(
@@ -245,15 +245,17 @@ def _translate_errors(then: str = "") -> Iterator[None]:
     except HistoryError as error:
         raise UsageError(f"{error}{then}") from error
     except OSError as error:
-        raise UsageError(f"cannot use {error.filename}: {error.strerror}{then}") from error
+        raise UnavailableError(f"cannot use {error.filename}: {error.strerror}{then}") from error
 
 
 @contextmanager
-def _run(doing: str) -> Iterator[Callable[[str, float], None] | None]:
+def _run(doing: str, trace: Path) -> Iterator[Callable[[str, float], None] | None]:
     """Translate errors, keep stdout for results, and show progress on a terminal's stderr.
 
     Yields the function that updates the progress, or None.
     """
+    if not trace.exists():
+        raise UnavailableError(f"there is no trace {trace}{_NOTHING_RAN}")
     status = StatusLine(sys.stderr)
     with _translate_errors(_NOTHING_RAN), redirect_stdout(sys.stderr):
         status.show(doing)
