@@ -20,7 +20,7 @@ from indelible.core.cursors import derive_key
 from indelible.core.handlers import READS, perform_blocking
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
-from indelible.errors import UnavailableError
+from indelible.errors import FormatError, MemoryStoreBackendError, UnavailableError
 from indelible.model import Claims
 
 _MOVED = "was moved, deleted or replaced while it was open"
@@ -36,7 +36,8 @@ class SqliteDatabase:
         schema.create_file(options.path)
         # Resolved now: a symbolic link may lead elsewhere later, the open database does not.
         self._files = files.list_files(options.path)
-        had_log = options.path.with_name(options.path.name + "-wal").exists()
+        _, log, *_ = self._files
+        had_log = log.exists()
         first = SqliteConnection(options)
         # Identifies the file, even if the path leads to another one later.
         self._identity = _identify(options.path)
@@ -82,13 +83,20 @@ class SqliteDatabase:
             case operations.ReadCursorKey():
                 return self._read_cursor_key(op)
             case operations.Scrub():
-                return self.writer.run_outside(maintenance.scrub)
+                return self._scrub()
             case operations.FindRisks():
                 return risks.find_risks(self._options.path, self._options.durability)
             case _:
                 assert isinstance(op, operations.Identify), op
                 file = self._options.path.stat()
                 return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
+
+    def _scrub(self) -> tuple[str, ...]:
+        """Rewrite the file; return what could not be removed from it."""
+        try:
+            return self.writer.run_outside(maintenance.scrub)
+        except (MemoryStoreBackendError, FormatError) as error:
+            return (f"free space inside the file, which could not be rewritten ({error.message})",)
 
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
         """Return the key for cursors; the first caller that needs it creates the file's secret."""

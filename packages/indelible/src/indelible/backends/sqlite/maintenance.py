@@ -7,7 +7,7 @@ from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.transaction import PARTS, SESSION_NUMBER_MAX
 from indelible.core.limits import DAMAGED_ROWS_NAMED_MAX
-from indelible.errors import FormatError, MemoryStoreBackendError
+from indelible.errors import FormatError
 
 _OF_SESSION = "LEFT JOIN (SELECT number AS owner, namespace, name FROM session) ON owner = session"
 # What may be damaged, and the statement that finds it. Entries of active sessions are checked when
@@ -40,11 +40,8 @@ def scrub(db: SqliteConnection) -> tuple[str, ...]:
     `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
     free part of a page when rows move between pages. Only a rewrite certainly leaves none.
     """
-    try:
-        db.execute("VACUUM")
-        ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except (MemoryStoreBackendError, FormatError) as error:
-        return (f"free space inside the file, which could not be rewritten ({error.message})",)
+    db.execute("VACUUM")
+    ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
 

@@ -52,7 +52,11 @@ class SqliteWriter(BatchWriter):
     def run_outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run something on the writing connection, outside of any transaction."""
         with self._lock:
-            return work(self._get_connection())
+            try:
+                return work(self._get_connection())
+            except BaseException as error:
+                self.abandon(error)
+                raise
 
     def close(self) -> None:
         """Wait for the running commit, then close."""
