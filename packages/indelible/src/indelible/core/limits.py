@@ -51,9 +51,6 @@ ITEMS_FIRST: Final = 4
 # a log look longer by millions.
 MISSING_NAMED_MAX: Final = 100_000
 
-# Damaged rows that verify reports per table; with more, the whole file is damaged.
-DAMAGED_ROWS_NAMED_MAX: Final = 100
-
 # A page is held in memory.
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200
