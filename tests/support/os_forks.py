@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 import indelible
+from indelible.backends.sqlite.schema import _sync_directory
 from indelible.backends.sqlite.writer import SqliteWriter
 from indelible.core.fork import _before_fork
 from tests.support import store_workers
@@ -235,6 +236,30 @@ def fork_while_another_thread_is_about_to(path: str) -> list[Write]:
 
     _run_to_the_end(first, second)
     _run_to_the_end(lambda: writes.append(store_workers.write(store, "parent", 1)))
+    return writes
+
+
+def fork_while_another_thread_creates_a_file(path: str) -> list[Write]:
+    """A child opens a store while a thread of its parent is in the middle of creating a file."""
+    writes: list[Write] = []
+    creating, forked = threading.Event(), threading.Event()
+
+    def create() -> None:
+        def wait() -> None:
+            creating.set()
+            assert forked.wait(PATIENCE_S)
+
+        with _called_after(_sync_directory, wait):
+            store = store_workers.opened(path)
+        writes.append(store_workers.write(store, "parent", 0))
+
+    def fork() -> None:
+        assert creating.wait(PATIENCE_S)
+        child = Child(lambda: store_workers.write_all(store_workers.opened(path), "child", 2))
+        forked.set()
+        writes.extend(child.answer())
+
+    _run_to_the_end(create, fork)
     return writes
 
 

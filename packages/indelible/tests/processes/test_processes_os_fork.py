@@ -23,6 +23,7 @@ def test_parent_and_child_each_note_their_own_reads(path):
         os_forks.fork_while_tasks_write,
         os_forks.fork_in_two_threads_at_once,
         os_forks.fork_while_another_thread_is_about_to,
+        os_forks.fork_while_another_thread_creates_a_file,
     ],
 )
 def test_parent_and_child_go_on_after_a_fork(path, fork):

@@ -283,8 +283,10 @@ def test_a_row_of_which_any_field_changed_is_found_by_verify(file, opened, table
         if table != "kept_key"
         else f"UPDATE kept_key SET {field} = {PARTS[table][field]} WHERE key = 'key'",
     )
-    report = opened.verify()
-    assert any("'s' is damaged" in finding.what for finding in report.findings), report.findings
+    found = [finding.what for finding in opened.verify().findings]
+    assert f"1 rows of {table} are damaged: their checksum does not match" in found
+    # The rows of this life that a session is read by are also named.
+    assert table == "kept_key" or field == "life" or any("'s' is damaged" in what for what in found)
 
 
 def test_a_damaged_snapshot_is_not_rolled_back_to(file, opened):
@@ -357,8 +359,7 @@ def test_verify_finds_damaged_rows_of_other_namespaces_and_of_sessions_that_ende
     damage(path, "UPDATE session SET metadata = x'00' WHERE name = 'gone'")
     with indelible.open(path, clock=clock) as store:
         (finding,) = store.verify().findings
-    assert "row of session 'gone'" in finding.what
-    assert "theirs" in finding.what
+    assert finding.what == "1 rows of session are damaged: their checksum does not match"
 
 
 def test_an_entry_at_a_wrong_place_does_not_become_right_by_export_and_import(file, opened, clock):

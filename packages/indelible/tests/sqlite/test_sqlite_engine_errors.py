@@ -232,6 +232,17 @@ def test_a_session_whose_bytes_could_not_be_scrubbed_is_not_said_to_be_untouched
     assert not store.forget("session").pending
 
 
+@pytest.mark.parametrize("code", [apsw.SQLITE_BUSY, apsw.SQLITE_IOERR_WRITE])
+def test_a_connection_on_which_scrubbing_failed_is_replaced_unless_the_file_was_busy(
+    store, seam, code
+):
+    writer = database_of(store).writer
+    before = writer._connection
+    seam.at("checkpoint", before=failing(code))
+    assert store.forget("session").pending
+    assert (writer._connection is before) == (code == apsw.SQLITE_BUSY)
+
+
 @contextmanager
 def files_may_not_grow_over(size):
     """Have the system refuse to let any file of this process grow over a size."""

@@ -232,6 +232,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize(
     ("make", "change"),
     [
@@ -239,15 +240,21 @@ os.kill(os.getpid(), signal.SIGKILL)
         (make_foreign, "INSERT INTO theirs VALUES (2)"),
     ],
 )
-def test_a_refused_file_keeps_the_log_that_its_own_program_left(path, make, change):
+def test_a_refused_file_keeps_the_log_that_its_own_program_left(
+    path, tmp_path, make, change, linked
+):
     make(path)
+    opened = path
+    if linked:
+        opened = tmp_path / "link.db"
+        opened.symlink_to(path)
     crashed = subprocess.run([sys.executable, "-c", LEAVE_A_LOG, str(path), change], check=False)
     assert crashed.returncode == -signal.SIGKILL
     log = path.with_name(path.name + "-wal")
     before = path.read_bytes(), log.read_bytes()
     assert before[1]
     with pytest.raises(FormatError):
-        indelible.open(path)
+        indelible.open(opened)
     assert (path.read_bytes(), log.read_bytes()) == before
 
 

@@ -1,6 +1,7 @@
 """The indexes of words and vectors: complete, or known not to be, and gone with their entries."""
 
 import random
+import sys
 
 import apsw
 import pytest
@@ -153,6 +154,31 @@ def test_the_index_of_vectors_finds_what_reading_finds(path, compared, monkeypat
             )
             assert found == expected
         assert store.verify().ok
+
+
+# The package for another machine, and one that is not whole.
+BROKEN = {
+    "the extension": "def loadable_path(): return __file__",
+    "the module": "raise ImportError('not whole')",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_vectors_are_compared_without_an_extension_that_cannot_be_loaded(
+    path, tmp_path, monkeypatch, broken
+):
+    package = tmp_path / "sqlite_vec"
+    package.mkdir()
+    (package / "__init__.py").write_text(BROKEN[broken])
+    monkeypatch.syspath_prepend(tmp_path)
+    # Set first, so that what is imported here is undone too.
+    monkeypatch.setitem(sys.modules, "sqlite_vec", None)
+    monkeypatch.delitem(sys.modules, "sqlite_vec")
+    with indelible.open(path) as store:
+        store.remember("facts", "a cat", id="pet", vector=[3.0, 4.0])
+        for _ in range(2):
+            (hit,) = store.search([3.0, 4.0])
+            assert hit.position == 0
 
 
 def test_verify_compares_the_index_of_vectors(store, path, indexed_at_once):

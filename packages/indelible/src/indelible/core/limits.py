@@ -51,9 +51,6 @@ ITEMS_FIRST: Final = 4
 # a log look longer by millions.
 MISSING_NAMED_MAX: Final = 100_000
 
-# Damaged rows that verify reports per table; with more, the whole file is damaged.
-DAMAGED_ROWS_NAMED_MAX: Final = 100
-
 # A page is held in memory.
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200
@@ -93,10 +90,6 @@ TTL_S_MAX: Final = 100 * 365 * 24 * 3600
 VIEW_ATTEMPTS_MAX: Final = 50
 # How often an append with an unknown outcome is sent again, with its key, before saying so.
 APPEND_ATTEMPTS_MAX: Final = 3
-
-# How often writes check whether the file was moved or deleted. A write in between is lost like one
-# that came just before the file was moved.
-MOVED_CHECK_S: Final = 0.001
 
 # How long a write on SQLite waits for other writers, unless told otherwise.
 BUSY_TIMEOUT_S: Final = 5.0

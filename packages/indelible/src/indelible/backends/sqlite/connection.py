@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +129,18 @@ class SqliteConnection:
             raise translate_error(error, path=self.path) from error
 
     def load_sqlite_vec(self) -> bool:
-        """Load the extension sqlite-vec, which compares vectors; return whether it is installed."""
+        """Load the extension sqlite-vec, which compares vectors; return whether it is there."""
         if self._has_sqlite_vec is None:
-            self._has_sqlite_vec = find_spec("sqlite_vec") is not None
-            if self._has_sqlite_vec:
+            self._has_sqlite_vec = False
+            # It may be missing, or for another machine; or this SQLite loads no extensions.
+            with suppress(ImportError, AttributeError, apsw.Error):
                 path = import_module("sqlite_vec").loadable_path()
                 self._db.enable_load_extension(True)
-                self._db.load_extension(path)
-                self._db.enable_load_extension(False)
+                try:
+                    self._db.load_extension(path)
+                    self._has_sqlite_vec = True
+                finally:
+                    self._db.enable_load_extension(False)
         return self._has_sqlite_vec
 
     def now_ms(self) -> int:

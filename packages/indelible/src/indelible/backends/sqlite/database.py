@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from indelible.backends.sqlite.writer import SqliteWriter
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
 from indelible.core.handlers import READS, perform_blocking
-from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
+from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Operation
-from indelible.errors import UnavailableError
+from indelible.errors import FormatError, MemoryStoreBackendError, UnavailableError
 from indelible.model import Claims
 
 _MOVED = "was moved, deleted or replaced while it was open"
@@ -36,11 +35,11 @@ class SqliteDatabase:
         schema.create_file(options.path)
         # Resolved now: a symbolic link may lead elsewhere later, the open database does not.
         self._files = files.list_files(options.path)
-        had_log = options.path.with_name(options.path.name + "-wal").exists()
+        _, log, *_ = self._files
+        had_log = log.exists()
         first = SqliteConnection(options)
         # Identifies the file, even if the path leads to another one later.
         self._identity = _identify(options.path)
-        self._identified_at = 0.0
         try:
             schema.prepare(first, busy_timeout_s=options.busy_timeout_s)
         except BaseException:
@@ -48,9 +47,7 @@ class SqliteDatabase:
             first.close(checkpoint=not had_log)
             raise
         # It stays open and writes. Closing it would copy the whole log into the file and sync it.
-        self.writer = SqliteWriter(
-            self._connect, first, refuse_if_moved=self._refuse_if_moved_recently
-        )
+        self.writer = SqliteWriter(self._connect, first, refuse_if_moved=self._refuse_if_moved)
         self.readers = Readers(
             partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
         )
@@ -82,13 +79,20 @@ class SqliteDatabase:
             case operations.ReadCursorKey():
                 return self._read_cursor_key(op)
             case operations.Scrub():
-                return self.writer.run_outside(maintenance.scrub)
+                return self._scrub()
             case operations.FindRisks():
                 return risks.find_risks(self._options.path, self._options.durability)
             case _:
                 assert isinstance(op, operations.Identify), op
                 file = self._options.path.stat()
                 return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
+
+    def _scrub(self) -> tuple[str, ...]:
+        """Rewrite the file; return what could not be removed from it."""
+        try:
+            return self.writer.run_outside(maintenance.scrub)
+        except (MemoryStoreBackendError, FormatError) as error:
+            return (f"free space inside the file, which could not be rewritten ({error.message})",)
 
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
         """Return the key for cursors; the first caller that needs it creates the file's secret."""
@@ -126,13 +130,6 @@ class SqliteDatabase:
 
     def _is_moved(self) -> bool:
         return _identify(self._options.path) != self._identity
-
-    def _refuse_if_moved_recently(self) -> None:
-        # To check the path takes a sixth of the time of an append that is not synced.
-        now = time.monotonic()
-        if now - self._identified_at >= MOVED_CHECK_S:
-            self._refuse_if_moved()
-            self._identified_at = now
 
     def _refuse_if_moved(self) -> None:
         """Raise if the path no longer leads to the file that was opened."""

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from indelible.backends.sqlite.checksums import CONTENT, is_intact
+from indelible.backends.sqlite.checksums import CONTENT, FIELDS, is_intact
 from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.transaction import PARTS, SESSION_NUMBER_MAX
-from indelible.core.limits import DAMAGED_ROWS_NAMED_MAX
-from indelible.errors import FormatError, MemoryStoreBackendError
+from indelible.errors import FormatError
 
-_OF_SESSION = "LEFT JOIN (SELECT number AS owner, namespace, name FROM session) ON owner = session"
-# What may be damaged, and the statement that finds it. Entries of active sessions are checked when
-# their log is read; an expired session has no log to read, so its newest entry is checked here.
-_DAMAGED = {
-    "the row": f"""
-        SELECT namespace, name, NULL FROM session WHERE NOT {is_intact("session")} LIMIT :limit""",
-    "snapshot {0!r}": f"""
-        SELECT namespace, name, id FROM snapshot {_OF_SESSION}
-        WHERE NOT {is_intact("snapshot")} LIMIT :limit""",
-    "the journal's line of {0!r}": f"""
-        SELECT namespace, name, operation FROM journal {_OF_SESSION}
-        WHERE NOT {is_intact("journal")} LIMIT :limit""",
-    "the row of key {0!r}": f"""
-        SELECT namespace, name, key FROM kept_key {_OF_SESSION}
-        WHERE NOT {is_intact("kept_key")} LIMIT :limit""",
-    "entry {0}, which says when its time is over,": f"""
-        SELECT namespace, name, id & 4294967295
-        FROM (SELECT number, born, namespace, name FROM session) JOIN entry
-        ON id = (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
-        WHERE id >= (number << 32 | born) AND deadline <= :now
-        AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)
-        LIMIT :limit""",
-}
+# Sessions whose newest entry says that they have expired, and is damaged. The entries of others are
+# checked when their log is read.
+_ENDED_BY_DAMAGE = f"""
+    SELECT name, id & 4294967295 FROM (SELECT number, born, namespace, name FROM session) JOIN entry
+    ON id = (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
+    WHERE id >= (number << 32 | born) AND deadline <= ?
+    AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)"""
 
 
 def scrub(db: SqliteConnection) -> tuple[str, ...]:
@@ -40,11 +23,8 @@ def scrub(db: SqliteConnection) -> tuple[str, ...]:
     `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
     free part of a page when rows move between pages. Only a rewrite certainly leaves none.
     """
-    try:
-        db.execute("VACUUM")
-        ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except (MemoryStoreBackendError, FormatError) as error:
-        return (f"free space inside the file, which could not be rewritten ({error.message})",)
+    db.execute("VACUUM")
+    ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
 
@@ -76,22 +56,16 @@ def check_engine(db: SqliteConnection) -> tuple[str, ...]:
             )
             if count:
                 problems.append(f"{count} rows of {table} belong to no session")
-        problems += _find_damaged_rows(db)
+        for table in FIELDS:
+            ((count,),) = db.execute(f"SELECT count(*) FROM {table} WHERE NOT {is_intact(table)}")
+            if count:
+                damaged = f"{count} rows of {table} are damaged"
+                problems.append(f"{damaged}: their checksum does not match")
+        problems += [
+            f"entry {position} of session {name!r}, which says when its time is over, is damaged"
+            for name, position in db.execute(_ENDED_BY_DAMAGE, (db.now_ms(),))
+        ]
     except FormatError as error:
         # Report what was found before the check had to end.
         problems.append(error.message)
     return tuple(problems)
-
-
-def _find_damaged_rows(db: SqliteConnection) -> list[str]:
-    """Name rows with a wrong checksum, in every namespace and life."""
-    problems: list[str] = []
-    limits = {"now": db.now_ms(), "limit": DAMAGED_ROWS_NAMED_MAX + 1}
-    for what, statement in _DAMAGED.items():
-        rows = db.execute(statement, limits)
-        for namespace, session, name in rows[:DAMAGED_ROWS_NAMED_MAX]:
-            where = f" in namespace {namespace!r}" if namespace else ""
-            problems.append(f"{what.format(name)} of session {session!r} is damaged{where}")
-        if len(rows) > DAMAGED_ROWS_NAMED_MAX:
-            problems.append(f"more rows like these {DAMAGED_ROWS_NAMED_MAX} are damaged")
-    return problems

@@ -23,6 +23,7 @@ from indelible.backends.sqlite.connection import (
     Rows,
     SqliteConnection,
 )
+from indelible.core import fork
 from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.errors import (
     BusyError,
@@ -46,6 +47,15 @@ _TOKENS = re.compile(
 # While a thread of this process creates a file and closes it, no other may lock it: closing a file
 # drops every lock that the process has on it.
 _creating = threading.Lock()
+
+
+def _forget_creating_threads() -> None:
+    """In a forked child: no thread of the parent creates a file here."""
+    global _creating  # noqa: PLW0603 (the lock of the parent may be held for ever)
+    _creating = threading.Lock()
+
+
+fork.register(after_in_child=_forget_creating_threads)
 
 
 def create_file(path: Path) -> None:

@@ -36,7 +36,6 @@ class SqliteWriter(BatchWriter):
         self._closed = False
         # Whether the lock is held because this process forks.
         self._paused = False
-        self._inherited: SqliteConnection | None = None
 
     def begin(self) -> SqliteTransaction:
         """Begin a transaction that holds the write lock of the file."""
@@ -52,7 +51,11 @@ class SqliteWriter(BatchWriter):
     def run_outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run something on the writing connection, outside of any transaction."""
         with self._lock:
-            return work(self._get_connection())
+            try:
+                return work(self._get_connection())
+            except BaseException as error:
+                self.abandon(error)
+                raise
 
     def close(self) -> None:
         """Wait for the running commit, then close."""
@@ -69,9 +72,7 @@ class SqliteWriter(BatchWriter):
     def resume(self, *, in_child: bool) -> None:
         """After a fork: let writes continue."""
         if in_child:
-            # If Ctrl-C came before the file was closed, this is the parent's connection, which a
-            # child must not use or close; and one of the parent's threads may hold the lock.
-            self._inherited, self._connection = self._connection, None
+            # One of the parent's threads may hold the lock.
             self._lock = threading.Lock()
             self._paused = False
         elif self._paused:
