@@ -14,9 +14,10 @@ import pytest
 import indelible
 from indelible import BusyError, ClosedError, ConflictError, OutcomeUnknownError, UsageError
 from indelible.core.audit import build_audit
-from indelible.core.operations import Audited, ImportAudit, ReadAudit, StoredLine
+from indelible.core.operations import Audited, ImportAudit, ReadAudit, SaveSnapshot, StoredLine
+from indelible.core.plan import perform
 from indelible.testing.faults import MemoryFaults
-from tests.support.stores import ENGINES, Blocking, empty_url, said, say
+from tests.support.stores import ENGINES, Blocking, Clock, empty_url, said, say
 
 KEY = b"a secret of the tests"
 
@@ -162,6 +163,20 @@ def test_another_key_verifies_nothing(store):
     set_audit(store, build_audit(True, b"not the secret of it", ""))
     (found,) = findings(store)
     assert "line 0 of its audit" in found
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_a_retried_snapshot_that_begins_a_life_is_a_line(engine, tmp_path):
+    clock = Clock()
+    save = SaveSnapshot("s", "id", None, None, fresh=True)
+    url = empty_url(engine, tmp_path)
+    with indelible.open(url, audit=True, audit_key=KEY, clock=clock) as store:
+        store.add_message("s", "user", "one", ttl=10)
+        store._run(perform(save))
+        clock.advance(11)
+        store._run(perform(dataclasses.replace(save, fresh=False)))
+        assert changes(store) == ["append", "save snapshot", "save snapshot"]
+        assert [snapshot.id for snapshot in store.list_snapshots("s")] == ["id"]
 
 
 def test_an_export_carries_the_lines(store):

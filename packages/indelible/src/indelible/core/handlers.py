@@ -735,8 +735,8 @@ async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
         repeated = (
             isinstance(op.change, SaveSnapshot)
             and not op.change.fresh
-            and row is not None
-            and await tx.find_snapshot(row, op.change.id) is not None
+            and (active := await _find_active(tx, op.session)) is not None
+            and await tx.find_snapshot(active, op.change.id) is not None
         )
         result = await WRITES.find(op.change)(tx, op.change)
         if repeated or not (row is not None if erases else rules.has_effect(result)):
