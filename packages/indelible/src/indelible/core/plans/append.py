@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import JsonValue, ValidationError
 
 from indelible.core.codec import describe_invalid, encode, encode_text, format_value
-from indelible.core.embedding import is_several, to_floats
+from indelible.core.embedding import NO_EMBEDDER, is_several, to_floats
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     APPEND_ATTEMPTS_MAX,
@@ -21,7 +21,13 @@ from indelible.core.limits import (
 from indelible.core.operations import Append, AppendResult, Draft, ReadHead
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import refuse_if_hidden, refuse_if_moved
-from indelible.core.settings import Settings, check_session_id, check_text, check_version
+from indelible.core.settings import (
+    Settings,
+    check_session_id,
+    check_text,
+    check_ttl_s,
+    check_version,
+)
 from indelible.errors import (
     ClosedError,
     FormatError,
@@ -62,28 +68,44 @@ def append_drafts(
     replay: Replay = "visible",
 ) -> Plan[Receipt]:
     """Check the arguments of an append and send it."""
-    session = check_session_id(session_id)
-    if expected is not None:
-        check_version(expected)
-    if replay not in _REPLAYS:
-        raise UsageError(
-            f'replay is "visible" or "hidden-ok", not {format_value(replay)}', value=replay
-        )
-    if len(drafts) != 1:
-        _check_batch(drafts)
-        if not drafts:
-            return _append_nothing(session, key, expected)
+    check_append(session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay)
+    if not drafts:
+        return _append_nothing(session_id, key, expected)
     return send_append(
         Append(
-            session,
+            session_id,
             drafts,
-            key=MADE_PREFIX + settings.ids() if key is None else check_key(key),
+            key=MADE_PREFIX + settings.ids() if key is None else key,
             fresh=key is None,
             expected=expected,
             ttl_s=None if ttl is None and settings.ttl is NEVER else settings.ttl_s(ttl),
         ),
         hidden_ok=replay == "hidden-ok",
     )
+
+
+def check_append(
+    session_id: str,
+    drafts: tuple[Draft, ...],
+    *,
+    key: str | None,
+    expected: str | None,
+    ttl: float | Never | None,
+    replay: Replay,
+) -> None:
+    """Check the arguments of an append."""
+    check_session_id(session_id)
+    if key is not None:
+        check_key(key)
+    check_version(expected)
+    if ttl is not None:
+        check_ttl_s(ttl)
+    if replay not in _REPLAYS:
+        raise UsageError(
+            f'replay is "visible" or "hidden-ok", not {format_value(replay)}', value=replay
+        )
+    if len(drafts) > 1:
+        _check_batch(drafts)
 
 
 def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
@@ -189,15 +211,15 @@ def build_summary(
     covers: Any,
     embedder: str | None,
     metadata: Mapping[str, JsonValue] | None,
-) -> Draft:
+) -> Summary:
     """Build a summary; `embedder` names what computed the vector."""
     fields = {
         "text": text,
         "vector": None if vector is None else to_floats(vector),
-        "embedder": None if vector is None else embedder or "unnamed",
+        "embedder": None if vector is None else embedder or NO_EMBEDDER,
         "covers": parse_covers(covers),
     }
-    return encode(validate(Summary, {**fields, "metadata": to_dict(metadata)}))
+    return validate(Summary, {**fields, "metadata": to_dict(metadata)})
 
 
 def to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:
