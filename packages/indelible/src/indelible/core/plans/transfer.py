@@ -32,14 +32,12 @@ from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MILLISECONDS_MAX,
     PAGE_ENTRIES_DEFAULT,
-    PAGE_ENTRIES_MAX,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
     BeginStage,
     DropStage,
     Head,
-    ImportAudit,
     JournalLine,
     LogRow,
     ReadHead,
@@ -352,9 +350,6 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
     check = incoming.check
     check.parse_end(fields)
     stage = yield from _ensure_stage(incoming)
-    for first in range(0, len(check.audit), PAGE_ENTRIES_MAX):
-        page = tuple(check.audit[first : first + PAGE_ENTRIES_MAX])
-        yield from perform(ImportAudit(incoming.name, page))
     # The last entries are written with it, so a short session takes two operations.
     yield from perform(
         ShowStage(
@@ -367,6 +362,7 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
             snapshots=tuple(check.snapshots),
             journal=tuple(check.journal),
             rows=tuple(incoming.rows),
+            audit=tuple(check.audit),
         )
     )
 
