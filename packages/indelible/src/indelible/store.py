@@ -919,7 +919,7 @@ class MemoryStore:
 
         The output is streamed. A file appears under its name only when it is complete.
         """
-        with transfer.open_output(target, self._backend.owns) as write:
+        with transfer.open_output(target) as write:
             return self._run(transfer.export(write, session_id, prefix=prefix, progress=progress))
 
     def import_(

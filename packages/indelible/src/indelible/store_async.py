@@ -920,7 +920,7 @@ class AsyncMemoryStore:
 
         The output is streamed. A file appears under its name only when it is complete.
         """
-        with transfer.open_output(target, self._backend.owns) as write:
+        with transfer.open_output(target) as write:
             return await self._run(
                 transfer.export(write, session_id, prefix=prefix, progress=progress)
             )
