@@ -12,14 +12,13 @@ from indelible.core.codec import describe_invalid, encode, encode_text, format_v
 from indelible.core.embedding import NO_EMBEDDER, is_several, to_floats
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
-    APPEND_ATTEMPTS_MAX,
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
     KEY_BYTES_MAX,
     ROLE_CHARS_MAX,
 )
-from indelible.core.operations import Append, AppendResult, Draft, ReadHead
-from indelible.core.plan import Plan, perform
+from indelible.core.operations import Append, Draft, ReadHead
+from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.rules import refuse_if_hidden, refuse_if_moved
 from indelible.core.settings import (
     Settings,
@@ -28,14 +27,7 @@ from indelible.core.settings import (
     check_ttl_s,
     check_version,
 )
-from indelible.errors import (
-    ClosedError,
-    FormatError,
-    LimitError,
-    MemoryStoreBackendError,
-    OutcomeUnknownError,
-    UsageError,
-)
+from indelible.errors import LimitError, UsageError
 from indelible.model import (
     NEVER,
     ChatMessage,
@@ -113,28 +105,12 @@ def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
 
     Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
     """
-    unknown: OutcomeUnknownError | None = None
-    for _ in range(APPEND_ATTEMPTS_MAX):
-        try:
-            appended: AppendResult = yield op
-            break
-        except OutcomeUnknownError as error:
-            op = replace(op, fresh=False)
-            unknown = error
-            if error.details.get("exhausted"):
-                # The backend tried until the deadline; another attempt would exceed it.
-                raise error.copy(key=op.key, session=op.session) from error.__cause__
-        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
-            if unknown is None:
-                raise
-            # This attempt wrote nothing, but the one before may have.
-            raise unknown.copy(key=op.key, session=op.session) from error
-    else:
-        assert unknown is not None
-        raise unknown.copy(key=op.key, session=op.session) from unknown.__cause__
+    appended, repeated = yield from send_until_known(
+        op, replace(op, fresh=False), key=op.key, session=op.session
+    )
     first, count, version, replayed, visible, resent = appended
     # After a lost reply, the earlier append with this key may be this call's own first attempt.
-    if replayed and not (hidden_ok or resent or unknown):
+    if replayed and not (hidden_ok or resent or repeated):
         refuse_if_hidden(op, appended)
     positions = range(first, first + count)
     return Receipt(op.session, positions, op.key, version, replayed, visible)

@@ -28,7 +28,7 @@ from indelible.core.operations import (
     SnapshotRecord,
     StageRows,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.view_changes import (
@@ -40,12 +40,6 @@ from indelible.core.plans.view_changes import (
 )
 from indelible.core.rules import build_exists_error, compute_deadline_ms, refuse_if_moved
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.errors import (
-    ClosedError,
-    FormatError,
-    MemoryStoreBackendError,
-    OutcomeUnknownError,
-)
 from indelible.model import (
     Entry,
     Kind,
@@ -66,16 +60,7 @@ def save_snapshot(
         label = check_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
     version = check_version(expected)
     op = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), True, version)
-    try:
-        record = yield from perform(op)
-    except OutcomeUnknownError as unknown:
-        if unknown.details.get("exhausted"):
-            raise
-        # The id makes it safe to retry. If the retry fails, the first attempt may have succeeded.
-        try:
-            record = yield from perform(replace(op, fresh=False))
-        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
-            raise unknown from error
+    record, _ = yield from send_until_known(op, replace(op, fresh=False))
     return build_snapshot(session, record)
 
 

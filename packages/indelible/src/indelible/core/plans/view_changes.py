@@ -36,7 +36,7 @@ from indelible.core.operations import (
     SnapshotList,
     SnapshotRecord,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.plans.append import check_key, check_several
 from indelible.core.plans.read import (
     MESSAGES,
@@ -58,15 +58,7 @@ from indelible.core.rules import (
     require_active,
 )
 from indelible.core.settings import Settings, check_session_id, check_version
-from indelible.errors import (
-    ClosedError,
-    ConflictError,
-    FormatError,
-    MemoryStoreBackendError,
-    OutcomeUnknownError,
-    SnapshotNotFoundError,
-    UsageError,
-)
+from indelible.errors import ConflictError, SnapshotNotFoundError, UsageError
 from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 
 
@@ -452,36 +444,33 @@ def _run_change(
         return _build_preview(session, change, proposed)
     used_key = settings.ids() if key is None else check_key(key)
     op = None if first is None else replace(first, key=used_key)
-    attempts = _try_change(session, change, used_key, propose, expected, op, keyed=key is not None)
-    try:
-        return (yield from attempts)
-    except OutcomeUnknownError as error:
-        raise error.copy(key=used_key, session=session) from error.__cause__
+    return (
+        yield from _try_change(session, change, used_key, propose, expected, op, key is not None)
+    )
 
 
-def _try_change(  # noqa: C901 (one loop, and every way out of it)
+def _try_change(
     session: str,
     change: str,
     key: str,
     propose: Proposal,
     expected: str | None,
     op: ChangeView | Rollback | None,
-    *,
     keyed: bool,
 ) -> Plan[ViewChange]:
     """Propose and apply a change until it is applied, found to have been applied, or refused.
 
-    The journal is searched for the key first if the change may have been applied already: the key
-    is the caller's, or the outcome of an earlier attempt is unknown.
+    If the key is the caller's, the journal is searched for it first: an earlier call, or another
+    one at the same time, may have applied the change.
     """
-    unknown: OutcomeUnknownError | None = None
+    fresh = not keyed
     for _ in range(VIEW_ATTEMPTS_MAX):
-        fresh = not keyed and unknown is None
+        if keyed:
+            find = FindChange(session, change, key)
+            done, _ = yield from send_until_known(find, find, key=key, session=session)
+            if done is not None:
+                return _build_result(session, done, replayed=True)
         try:
-            if not fresh:
-                done = yield from perform(FindChange(session, change, key))
-                if done is not None:
-                    return _build_result(session, done, replayed=True)
             if op is None:
                 head, after, closes, undoes = yield from propose()
                 refuse_if_moved(session, expected, head.version)
@@ -505,21 +494,14 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
                     expected,
                     undoes=undoes,
                 )
-            attempted, op = replace(op, fresh=fresh), None
-            answer = yield from perform(attempted)
+            first, again = replace(op, fresh=fresh), replace(op, fresh=False)
+            answer, _ = yield from send_until_known(first, again, key=key, session=session)
             return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
                 raise
-        except OutcomeUnknownError as error:
-            if unknown is not None or error.details.get("exhausted"):
-                raise
-            unknown = error
-        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
-            if unknown is None:
-                raise
-            # This attempt changed nothing, but the one before may have.
-            raise unknown from error
+        # Sent before: from now on, the engine looks the key up.
+        op, fresh = None, False
     raise ConflictError(
         f"others kept changing the view of session {session!r}; nothing was changed. Try again.",
         session=session,
