@@ -32,11 +32,9 @@ from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.view_changes import (
-    build_snapshot_not_found_error,
+    check_snapshot_name,
     find_snapshot,
-    is_text,
     read_snapshots,
-    refuse_snapshot_object,
 )
 from indelible.core.rules import build_exists_error, compute_deadline_ms, refuse_if_moved
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
@@ -74,9 +72,7 @@ def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Delete one snapshot."""
     session = check_session_id(session_id)
-    refuse_snapshot_object(snapshot_id)
-    if not is_text(snapshot_id):
-        raise build_snapshot_not_found_error(session, snapshot_id)
+    check_snapshot_name(snapshot_id)
     if not (yield from perform(DeleteSnapshot(session, snapshot_id))):
         found = yield from perform(ReadSnapshots(session))
         record = find_snapshot(session, found.records, snapshot_id)

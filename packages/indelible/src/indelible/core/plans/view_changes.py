@@ -19,6 +19,7 @@ from indelible.core.codec import decode_row
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     JOURNAL_MAX,
+    LABEL_BYTES_MAX,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
@@ -57,7 +58,7 @@ from indelible.core.rules import (
     refuse_too_many_extents,
     require_active,
 )
-from indelible.core.settings import Settings, check_session_id, check_version
+from indelible.core.settings import Settings, check_session_id, check_text, check_version
 from indelible.errors import ConflictError, SnapshotNotFoundError, UsageError
 from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 
@@ -266,15 +267,14 @@ def rollback(
     The first attempt does not read the session. If the engine refuses it, the next one reads why.
     """
     session = check_session_id(session_id)
-    op = Rollback(session, snapshot_id, "", expected)
+    first = Rollback(session, check_snapshot_name(snapshot_id), "", expected)
 
     def propose() -> Plan[Proposed]:
         found = yield from read_snapshots(session, (snapshot_id,))
         refuse_if_moved(session, expected, found.head.version)
-        extents = plan_rollback(op, found.head, found.records[0]).extents
+        extents = plan_rollback(first, found.head, found.records[0]).extents
         return Proposed(found.head, view.View(extents), closes=True)
 
-    first = op if is_text(snapshot_id) else None
     return (
         yield from _run_change(settings, session, ROLLBACK, propose, key, expected, dry_run, first)
     )
@@ -347,11 +347,7 @@ def find_redoable(lines: Sequence[JournalLine]) -> JournalLine | None:
 def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     """Read snapshots by their names, in this order; see `find_snapshot`."""
     for name in names:
-        refuse_snapshot_object(name)
-        # No snapshot is named by what is not valid text; do not send it to the engine.
-        if not is_text(name):
-            require_active(session, (yield from perform(ReadHead(session))).status)
-            raise build_snapshot_not_found_error(session, name)
+        check_snapshot_name(name)
     found = yield from perform(ReadSnapshots(session, names))
     require_active(session, found.head.status)
     there = {record.id: record for record in found.records}
@@ -367,10 +363,11 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     return SnapshotList(found.head, records)
 
 
-def refuse_snapshot_object(name: object) -> None:
-    """Raise if a snapshot is passed where its id is expected."""
+def check_snapshot_name(name: object) -> str:
+    """Check what names a snapshot: its id, the beginning of it, or a label."""
     if isinstance(name, Snapshot):
         raise UsageError("expected the id of a snapshot: pass snapshot.id", value=name)
+    return check_text(name, what="the id of a snapshot", bytes_max=LABEL_BYTES_MAX)
 
 
 SnapshotT = TypeVar("SnapshotT", SnapshotRecord, Snapshot)
@@ -401,17 +398,6 @@ def find_snapshot(session: str, records: Sequence[SnapshotT], name: str) -> Snap
             value=name,
         )
     return fitting[0]
-
-
-def is_text(name: object) -> bool:
-    """Return whether a value is text that can be encoded, as every stored name is."""
-    if not isinstance(name, str):
-        return False
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def build_snapshot_not_found_error(session: str, snapshot_id: str) -> SnapshotNotFoundError:
