@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Final, NamedTuple
 
 from indelible.core.backend import Address
@@ -25,20 +26,17 @@ def find_problems(addresses: Sequence[Address]) -> list[Problem]:
 
     This tells a wrong address from a slow server: the system answers for a server that is busy.
     """
-    problems: list[Problem] = []
-    for address in addresses:
-        problem = _try_to_connect(address, FIRST_CONTACT_S / len(addresses))
-        if problem is None:
-            return []
-        problems.append(problem)
-    return problems
+    probes = _start_probes(addresses)
+    if any(probe.result() is None for probe in as_completed(probes)):
+        return []
+    return [problem for probe in probes if (problem := probe.result()) is not None]
 
 
 def describe_strangers(addresses: Sequence[Address], engine: str, reason: str) -> list[Problem]:
     """Describe addresses that are open but do not answer as a server of this engine."""
     problems: list[Problem] = []
-    for address in addresses:
-        problem = _try_to_connect(address, FIRST_CONTACT_S / len(addresses))
+    for address, probe in zip(addresses, _start_probes(addresses), strict=True):
+        problem = probe.result()
         if problem is None:
             name = f"the socket {address}" if isinstance(address, str) else _name_port(*address)
             stranger = f"what listens there does not answer as a {engine} server ({reason})"
@@ -55,12 +53,22 @@ def join_problems(problems: Sequence[Problem]) -> tuple[str, str]:
     return ", ".join(problem.text for problem in named), "; ".join(checks)
 
 
-def _try_to_connect(address: Address, timeout_s: float) -> Problem | None:
+def _start_probes(addresses: Sequence[Address]) -> list[Future[Problem | None]]:
+    """Begin to connect to all addresses at the same time, so that each has all of the time."""
+    threads = ThreadPoolExecutor(max(1, len(addresses)), thread_name_prefix="indelible-probe")
+    try:
+        return [threads.submit(_try_to_connect, address) for address in addresses]
+    finally:
+        # The threads end with their probes.
+        threads.shutdown(wait=False)
+
+
+def _try_to_connect(address: Address) -> Problem | None:
     if isinstance(address, str):
-        return _try_socket(address, timeout_s)
+        return _try_socket(address)
     host, port = address
     try:
-        socket.create_connection(address, timeout=timeout_s).close()
+        socket.create_connection(address, timeout=FIRST_CONTACT_S).close()
     except (socket.gaierror, UnicodeError):
         return Problem(f"the host name {host!r} is not known", "the host name")
     except ConnectionRefusedError:
@@ -72,9 +80,9 @@ def _try_to_connect(address: Address, timeout_s: float) -> Problem | None:
     return None
 
 
-def _try_socket(path: str, timeout_s: float) -> Problem | None:
+def _try_socket(path: str) -> Problem | None:
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(timeout_s)
+        client.settimeout(FIRST_CONTACT_S)
         try:
             client.connect("\0" + path[1:] if path.startswith("@") else path)
         except OSError as error:

@@ -81,11 +81,17 @@ def iter_session_ids(
     store: MemoryStore, *, prefix: str = "", expired: bool = False
 ) -> Iterator[str]:
     """Iterate over the ids of a store, page by page; with `expired`, over all that are known."""
-    page = store.list_sessions(prefix=prefix, expired=expired)
-    yield from page.ids
-    while page.cursor is not None:
-        page = store.list_sessions(prefix=prefix, expired=expired, cursor=page.cursor)
-        yield from page.ids
+    seen: set[str] = set()
+    cursor: str | None = None
+    while True:
+        page = store.list_sessions(prefix=prefix, expired=expired, cursor=cursor)
+        # A later page may repeat a session.
+        fresh = dict.fromkeys(name for name in page.ids if name not in seen)
+        seen.update(fresh)
+        yield from fresh
+        cursor = page.cursor
+        if cursor is None:
+            return
 
 
 def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:

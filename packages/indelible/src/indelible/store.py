@@ -15,7 +15,6 @@ from indelible.core.backend import Backend
 from indelible.core.embedding import (
     add_vectors,
     embed,
-    is_several,
     list_texts,
     try_embed,
 )
@@ -137,6 +136,28 @@ class MemoryStore:
         )
         return self._run(plan)
 
+    def _add_values(
+        self,
+        session_id: str,
+        values: list[Value],
+        key: str | None,
+        expected: str | None,
+        ttl: float | Never | None,
+        replay: Replay,
+    ) -> Receipt:
+        """Append values; the store's embedder computes the vectors that summaries lack."""
+        drafts = append.build_entries(values)
+        own = self._settings.embedder
+        texts = [] if own is None else list_texts(values)
+        if own is not None and texts:
+            # A wrong argument is refused before the embedder is paid.
+            append.check_append(
+                session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
+            )
+            values = add_vectors(own, values, embed(own, texts))
+            drafts = append.build_entries(values)
+        return self._add(session_id, drafts, key, expected, ttl, replay)
+
     def __enter__(self) -> Self:
         return self
 
@@ -234,13 +255,8 @@ class MemoryStore:
         Summaries without a vector get one from the store's embedder, if there is one. If it fails,
         that is an `UnavailableError`, and nothing is written.
         """
-        own = self._settings.embedder
-        # Anything but a list is refused by `build_entries`.
-        if own is not None and is_several(values):
-            values = list(values)
-            values = add_vectors(own, values, embed(own, list_texts(values)))
-        drafts = append.build_entries(values)
-        return self._add(session_id, drafts, key, expected, ttl, replay)
+        several = list(append.check_several(values))
+        return self._add_values(session_id, several, key, expected, ttl, replay)
 
     def save_context(
         self,
@@ -315,12 +331,9 @@ class MemoryStore:
         vectors of different embedders are never compared.
         """
         own = self._settings.embedder
-        if own is not None:
-            if vector is None:
-                (vector,) = embed(own, [text])
-            embedder = embedder or own.name
-        draft = append.build_summary(text, vector, covers, embedder, metadata)
-        return self._add(session_id, (draft,), key, expected, ttl, replay)
+        embedder = embedder or (None if own is None else own.name)
+        summary = append.build_summary(text, vector, covers, embedder, metadata)
+        return self._add_values(session_id, [summary], key, expected, ttl, replay)
 
     # Reading
 
@@ -412,13 +425,10 @@ class MemoryStore:
         compared; if there are summaries but none of that kind, it raises a `UsageError`.
         """
         own = self._settings.embedder
+        embedder = embedder or (None if own is None else own.name)
         if isinstance(query, str):
-            if own is None:
-                raise UsageError("to search by text, open the store with embedder=…")
+            own = summaries.check_text_search(own, session_id, k=k, embedder=embedder)
             (query,) = embed(own, [query], query=True)
-            embedder = own.name
-        elif embedder is None and own is not None:
-            embedder = own.name
         return self._run(
             summaries.search_summaries(session_id, query, k=k, embedder=embedder),
             found_in=lambda _: [session_id],
@@ -909,7 +919,7 @@ class MemoryStore:
 
         The output is streamed. A file appears under its name only when it is complete.
         """
-        with transfer.open_output(target, self._backend.owns) as write:
+        with transfer.open_output(target) as write:
             return self._run(transfer.export(write, session_id, prefix=prefix, progress=progress))
 
     def import_(
@@ -935,7 +945,10 @@ class MemoryStore:
     ) -> VacuumReport:
         """Delete entries that no view, snapshot or undo can bring back.
 
-        `undo_window` is in seconds: older changes cannot be undone afterwards.
+        `undo_window` is in seconds: older changes cannot be undone afterwards. It goes through the
+        sessions one by one, or through the one that is named. A damaged one of several is skipped.
+        Any other error, and its `landed`, concern only the session at which it stopped: those
+        before it are vacuumed.
         """
         return self._run(
             maintenance.vacuum(

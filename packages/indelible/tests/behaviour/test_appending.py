@@ -359,6 +359,12 @@ def test_an_empty_batch_minds_the_expected_version(store):
         store.add_messages("s", [], expected=version)
 
 
+@pytest.mark.parametrize("options", [{"key": 7}, {"key": ""}, {"ttl": -1}, {"ttl": "5"}], ids=str)
+def test_an_empty_batch_minds_its_arguments(store, options):
+    with pytest.raises(UsageError):
+        store.add_messages("s", [], **options)
+
+
 def test_an_empty_batch_takes_no_key(store):
     store.add_messages("s", [], key="k")
     assert not store.add_message("s", "user", "hi", key="k").replayed

@@ -14,9 +14,20 @@ import pytest
 import indelible
 from indelible import BusyError, ClosedError, ConflictError, OutcomeUnknownError, UsageError
 from indelible.core.audit import build_audit
-from indelible.core.operations import Audited, ImportAudit, ReadAudit, StoredLine
+from indelible.core.operations import (
+    Audited,
+    BeginStage,
+    DropStage,
+    Erase,
+    ListAudits,
+    ReadAudit,
+    SaveSnapshot,
+    ShowStage,
+    StoredLine,
+)
+from indelible.core.plan import perform
 from indelible.testing.faults import MemoryFaults
-from tests.support.stores import ENGINES, Blocking, empty_url, said, say
+from tests.support.stores import ENGINES, Blocking, Clock, empty_url, said, say
 
 KEY = b"a secret of the tests"
 
@@ -162,6 +173,20 @@ def test_another_key_verifies_nothing(store):
     set_audit(store, build_audit(True, b"not the secret of it", ""))
     (found,) = findings(store)
     assert "line 0 of its audit" in found
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_a_retried_snapshot_that_begins_a_life_is_a_line(engine, tmp_path):
+    clock = Clock()
+    save = SaveSnapshot("s", "id", None, None, fresh=True)
+    url = empty_url(engine, tmp_path)
+    with indelible.open(url, audit=True, audit_key=KEY, clock=clock) as store:
+        store.add_message("s", "user", "one", ttl=10)
+        store._run(perform(save))
+        clock.advance(11)
+        store._run(perform(dataclasses.replace(save, fresh=False)))
+        assert changes(store) == ["append", "save snapshot", "save snapshot"]
+        assert [snapshot.id for snapshot in store.list_snapshots("s")] == ["id"]
 
 
 def test_an_export_carries_the_lines(store):
@@ -425,14 +450,49 @@ def test_the_key_is_nowhere_to_be_seen():
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
-def test_imported_lines_follow_those_that_are_there_without_a_gap(engine, tmp_path):
-    lines = [StoredLine(number, f"line {number}", f"{number:064x}") for number in range(4)]
+def test_an_import_that_is_refused_at_its_last_step_leaves_no_line(engine, tmp_path, monkeypatch):
+    with indelible.open("memory:", audit=True, audit_key=KEY) as other:
+        say(other, "s", "one", "two")
+        written = export(other, "s")
+        lines = tuple(other._backend.perform(ReadAudit("s", 0, 10)))
+    with indelible.open(empty_url(engine, tmp_path), audit=True, audit_key=KEY) as store:
+        own = store._backend.perform
+
+        def lose_stage(op):
+            if isinstance(op, Audited) and isinstance(op.change, ShowStage):
+                own(DropStage(op.session, op.change.stage))
+            return own(op)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store._backend, "perform", lose_stage)
+            with pytest.raises(ConflictError):
+                store.import_(written)
+        assert own(ListAudits()) == ()
+        written.seek(0)
+        store.import_(written)
+        assert own(ReadAudit("s", 0, 2)) == lines
+        assert changes(store) == ["append", "append", "create"]
+        assert findings(store) == []
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_imported_lines_must_equal_those_that_are_there(engine, tmp_path):
+    lines = tuple(StoredLine(number, f"line {number}", f"{number:064x}") for number in range(4))
     with indelible.open(empty_url(engine, tmp_path)) as store:
-        perform = store._backend.perform
-        for first in (1, 3):
-            with pytest.raises(ConflictError) as gap:
-                perform(ImportAudit("s", (lines[first],)))
-            assert (gap.value.reason, gap.value.landed) == ("audit", "no")
-        for first, last in ((0, 2), (1, 3), (3, 4), (0, 4)):
-            perform(ImportAudit("s", tuple(lines[first:last])))
-        assert perform(ReadAudit("s", 0, 10)) == tuple(lines)
+        own = store._backend.perform
+
+        def show(*audit):
+            stage = own(BeginStage("s", None, None, 0))
+            try:
+                own(ShowStage("s", stage.life, b"{}", audit=audit))
+            finally:
+                own(DropStage("s", stage.life))
+                own(Erase("s"))
+
+        for count in (2, 1, 4, 0):
+            show(*lines[:count])
+        for other in ((*lines[:2], lines[3]), lines[1:]):
+            with pytest.raises(ConflictError) as refused:
+                show(*other)
+            assert (refused.value.reason, refused.value.landed) == ("audit", "no")
+        assert own(ReadAudit("s", 0, 10)) == lines

@@ -37,7 +37,6 @@ from indelible.core.operations import (
     FrozenView,
     Head,
     Identify,
-    ImportAudit,
     IndexText,
     ItemGuard,
     ItemPlace,
@@ -297,14 +296,20 @@ def build_rows(first, count):
     )
 
 
-def show_stage(engine, session, index, count, closed):
+IMPORTED = (StoredLine(0, '[0,1,"ana","append",1,"new"]', "0" * 64),)
+
+
+def show_stage(engine, session, index, count, closed, audited):
     stage = pick(engine.stages, index)
     if stage is None:
         return ReadHead(engine.name(session))
     life, first = stage
     view = View(((first, first + 1),), first + count) if closed and count > 1 else None
     rows = build_rows(first, count)
-    return ShowStage(engine.name(session), life, b'{"of":"stage"}', view=view, rows=rows)
+    audit = IMPORTED if audited else ()
+    return ShowStage(
+        engine.name(session), life, b'{"of":"stage"}', view=view, rows=rows, audit=audit
+    )
 
 
 def drop_stage(engine, session, index):
@@ -414,7 +419,7 @@ COMMANDS = {
         begin_stage, STAGED, st.sampled_from([None, "a"]), TTL, st.sampled_from([None, 0, 20])
     ),
     StageRows: command(stage_rows, STAGED, RECENT, st.integers(1, 3)),
-    ShowStage: command(show_stage, STAGED, RECENT, st.integers(1, 3), st.booleans()),
+    ShowStage: command(show_stage, STAGED, RECENT, st.integers(1, 3), st.booleans(), st.booleans()),
     DropStage: command(drop_stage, STAGED, RECENT),
     Reclaim: plain(Reclaim, st.sampled_from([0, 10**15]), st.booleans()),
     Erase: command(erase, SESSIONS, VERSIONS),
@@ -428,9 +433,6 @@ COMMANDS[Audited] = command(
 )
 COMMANDS[ReadAudit] = plain(ReadAudit, st.sampled_from([None, 0, 1]), st.integers(1, 9))
 COMMANDS[ListAudits] = command(lambda _engine: ListAudits())
-COMMANDS[ImportAudit] = plain(
-    ImportAudit, st.just((StoredLine(0, '[0,1,"ana","append",1,"new"]', "0" * 64),))
-)
 TICK = st.tuples(st.just(None), st.sampled_from([1, 4, 6, 200_000]))
 # Drawn more often than the others: otherwise most programs work on empty sessions.
 OFTEN = {
@@ -544,7 +546,6 @@ NOT_DRAWN: dict[type, set[str]] = {
     ListSessions: {"prefix", "resume", "damaged", "scan_max"},
     # What a line says, and whose it is: `test_audit.py`.
     Audited: {"actor", "key"},
-    ImportAudit: {"lines"},
 }
 
 

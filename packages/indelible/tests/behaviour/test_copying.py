@@ -8,6 +8,7 @@ import indelible
 from indelible import (
     ConflictError,
     FormatError,
+    SessionList,
     SessionNotFoundError,
     Severity,
     UnavailableError,
@@ -334,3 +335,17 @@ def test_a_copy_that_loses_its_engine_at_any_call_is_finished_by_doing_it_again(
         assert caught.value.copied in {there, there - (when == "after")}
         assert told(indelible.copy_sessions(store, target)) == (3 - there, there, (), ())
     assert exported(target).getvalue() == exported(store).getvalue()
+
+
+class Repeating(Through):
+    """A store whose lists name a session again, as Redis may if others are added meanwhile."""
+
+    def list_sessions(self, **options):
+        page = self._store.list_sessions(**options)
+        return SessionList([*page, *page[:1]], page.cursor)
+
+
+def test_a_session_that_is_listed_twice_is_copied_and_counted_once(store, target):
+    for name in ("one", "two"):
+        lived(store, name)
+    assert told(indelible.copy_sessions(Repeating(store), target)) == (2, 0, (), ())

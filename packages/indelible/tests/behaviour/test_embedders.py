@@ -175,6 +175,30 @@ def test_arguments_are_checked_before_the_embedder_is_called(embedding, letters)
         assert letters.calls == []
 
 
+def test_arguments_of_a_summary_are_checked_before_the_embedder_is_called(embedding, letters):
+    for options in (
+        {"session_id": ""},
+        {"ttl": -1},
+        {"key": ""},
+        {"expected": 5},
+        {"replay": "never"},
+    ):
+        given = {"session_id": "s", **options}
+        with pytest.raises(UsageError):
+            embedding.add_summary(text="aab", **given)
+        with pytest.raises(UsageError):
+            embedding.add_entries(values=[Summary(text="aab")], **given)
+    for options in ({"metadata": 5}, {"covers": "all"}):
+        with pytest.raises(UsageError):
+            embedding.add_summary("s", "aab", **options)
+    with pytest.raises(UsageError):
+        embedding.add_entries("s", [Summary(text="aab"), "no entry"])
+    for session, k in (("", 5), ("s", 0)):
+        with pytest.raises(UsageError):
+            embedding.search_summaries(session, "aab", k)
+    assert letters.calls == []
+
+
 def test_a_failing_embedder_costs_no_memory(embedding, letters, caplog):
     letters.fails = True
     with caplog.at_level(logging.WARNING, "indelible.embedding"):

@@ -11,6 +11,7 @@ from indelible import (
     SessionNotFoundError,
     SnapshotNotFoundError,
     Status,
+    StoredValue,
     Summary,
     UsageError,
 )
@@ -149,6 +150,23 @@ def test_a_summary_of_a_summary_is_remapped_too(store):
     assert covers(store, "b") == [((0, 1),), ((0, 2),)]
 
 
+def test_a_summary_in_a_fork_covers_copies_behind_it_too(store):
+    say(store, "a", "hidden")
+    store.add_summary("a", "what comes", covers=[0, *range(2, PAGE_ENTRIES_DEFAULT + 50)])
+    store.add_messages("a", [message("later")] * (PAGE_ENTRIES_DEFAULT + 20))
+    store.trim("a", before=1)
+    store.fork("a", "b")
+    assert covers(store, "b") == [((1, PAGE_ENTRIES_DEFAULT + 21),)]
+
+
+def test_a_thread_keeps_its_positions_in_a_fork_wherever_its_values_stand(store):
+    store.add_messages("a", [message("before")] * (PAGE_ENTRIES_DEFAULT + 1))
+    store.add_entries("a", [StoredValue(type="msgpack", data="gaFh")])
+    store.hide("a", [0])
+    store.fork("a", "b")
+    assert shown(store, "b") == shown(store, "a")
+
+
 def test_a_summary_that_covers_more_than_there_is_does_not_hold_up_a_fork():
     # In a process of its own: what counts through all that a log could hold can only be killed.
     code = """
@@ -159,7 +177,7 @@ with indelible.open("memory:") as store:
     store.add_message("a", "user", "one")
     store.add_summary("a", "all", covers=[(0, LOG_ENTRIES_MAX)])
     store.fork("a", "b")
-    assert store.get_summaries("b")[0].summary.covers == ((0, 1),)
+    assert store.get_summaries("b")[0].summary.covers == ((0, 2),)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=CALL_S_MAX)
 

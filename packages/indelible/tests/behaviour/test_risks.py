@@ -1,9 +1,12 @@
 """What a store may lose, as it says itself."""
 
+from dataclasses import replace
+
 import indelible
 from indelible import Gravity
+from indelible.core.operations import ListSessions
 from indelible.core.plans import risks
-from tests.support.stores import say
+from tests.support.stores import Clock, say
 
 
 def wasteful(store):
@@ -84,3 +87,22 @@ def test_a_session_that_shows_everything_costs_one_look(monkeypatch):
         monkeypatch.setattr(store._backend, "perform", count)
         store.risks(sessions=True)
     assert len(steps) < 60
+
+
+def test_a_session_that_is_listed_twice_is_named_once(monkeypatch):
+    clock = Clock()
+    with indelible.open("memory:", clock=clock) as store:
+        say(store, "s", *"abc")
+        store.trim("s", keep_last=1)
+        clock.advance(8 * 24 * 3600)
+        perform = store._backend.perform
+
+        def repeat(op):
+            answer = perform(op)
+            if isinstance(op, ListSessions):
+                return replace(answer, sessions=answer.sessions * 2)
+            return answer
+
+        # As Redis may if others are added meanwhile.
+        monkeypatch.setattr(store._backend, "perform", repeat)
+        assert [risk.subject for risk in wasteful(store)] == ["session 's'"]

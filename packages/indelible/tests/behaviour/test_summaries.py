@@ -251,6 +251,15 @@ def test_a_vector_that_is_given_is_not_made(make_store):
     assert found(store, [1, 0, 0], embedder="other") == ["other"]
 
 
+def test_a_text_is_compared_by_the_embedder_of_the_store_alone(make_store):
+    store = make_store(embedder=Letters())
+    store.add_summary("s", "aaa")
+    store.add_summary("s", "bbb", [1, 0, 0], embedder="other")
+    assert found(store, "a", embedder="letters") == ["aaa"]
+    with pytest.raises(UsageError, match="'letters'"):
+        store.search_summaries("s", "a", embedder="other")
+
+
 def test_a_new_embedder_does_not_find_what_the_old_one_made(make_store, reopened):
     store = make_store(embedder=Letters())
     store.add_summary("s", "aaa")
@@ -373,7 +382,7 @@ def test_what_is_no_list_of_entries_is_refused_beside_an_embedder_too(make_store
     for values in (5, "text", Summary(text="one"), {"text": "one"}):
         with pytest.raises(UsageError, match="expected a list"):
             store.add_entries("s", values)
-        with pytest.raises(UsageError, match="not a text to embed: 5"):
+        with pytest.raises(UsageError, match="text cannot be stored"):
             store.add_summary("s", 5)
         assert store.session("s").logged == 0
 

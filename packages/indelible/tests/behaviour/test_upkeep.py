@@ -2,6 +2,7 @@
 
 import pytest
 
+import indelible
 from indelible import (
     ChatMessage,
     ConflictError,
@@ -9,6 +10,8 @@ from indelible import (
     UsageError,
 )
 from indelible.core.limits import JOURNAL_LINES_MAX
+from indelible.core.operations import ReadLog
+from tests.support.stores import START_S, Clock
 
 WEEK_S = 7 * 24 * 3600
 
@@ -384,3 +387,37 @@ def test_changes_that_changed_nothing_do_not_push_others_out_of_undo(store):
         store.trim("s", keep_last=100, key=f"trim-{number}")
     store.undo("s")
     assert len(contents(store)) == 3
+
+
+def test_repair_keeps_the_deadline_of_a_session(store, clock):
+    store.add_tool_call("s", "c1", "search", ttl=10)
+    store.add_tool_call("forever", "c1", "search")
+    clock.advance(4)
+    assert len(store.repair().actions) == 2
+    assert store.session("s").ttl_s == 6
+    assert store.session("forever").ttl_s is None
+
+
+def test_repair_gives_no_deadline_to_a_session_that_has_none(make_store):
+    store = make_store(ttl=10)
+    store.add_tool_call("s", "c1", "search", ttl=indelible.NEVER)
+    assert len(store.repair("s").actions) == 1
+    assert store.session("s").ttl_s is None
+
+
+def test_repair_does_not_take_the_entries_of_an_earlier_life_for_missing(monkeypatch):
+    clock = Clock()
+    with indelible.open("memory:", clock=clock) as store:
+        store.add_message("s", "user", "old", ttl=10)
+        perform = store._backend.perform
+
+        def begin_anew(op):
+            if isinstance(op, ReadLog) and clock() == START_S:
+                clock.advance(11)
+                store.add_message("s", "user", "new")
+            return perform(op)
+
+        monkeypatch.setattr(store._backend, "perform", begin_anew)
+        assert store.repair().actions == ()
+        assert store.quarantined("s") == []
+        assert contents(store) == ["new"]

@@ -340,7 +340,7 @@ def test_a_rollback_brings_back_tool_entries_and_summaries_too(store):
 def test_a_snapshot_that_is_not_there_is_not_found(store):
     say(store, "s", "one")
     store.save_snapshot("s")
-    for snapshot_id in ("", "nothing", "id' OR '1'='1"):
+    for snapshot_id in ("\0", "nothing", "id' OR '1'='1"):
         with pytest.raises(SnapshotNotFoundError) as caught:
             store.rollback_to_snapshot("s", snapshot_id)
         assert (caught.value.session, caught.value.snapshot) == ("s", snapshot_id)

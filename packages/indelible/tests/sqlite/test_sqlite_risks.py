@@ -1,5 +1,7 @@
 """What can be lost on a SQLite file: the version, the place, the level."""
 
+import warnings
+
 import pytest
 
 import indelible
@@ -66,3 +68,13 @@ async def test_the_async_store_minds_the_same(on_a_share):
 
 def test_a_system_that_says_nothing_of_its_mounts_is_no_risk(tmp_path):
     assert risks.find_file_system(tmp_path, tmp_path / "missing") is None
+
+
+async def test_a_warning_names_the_line_that_opened_the_store(on_a_share):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        indelible.open(on_a_share).close()
+        await (await indelible.open_async(on_a_share)).close()
+        async with indelible.open_async(on_a_share):
+            pass
+    assert [warning.filename for warning in warned] == [__file__] * 3

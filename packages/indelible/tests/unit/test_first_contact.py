@@ -2,14 +2,19 @@
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 import indelible
-from indelible import UnavailableError
+from indelible import UnavailableError, addresses
+from tests.support.wait import wait_until
 
 # Whoever tried until this deadline would not be back in time for the test.
 LONG_S = 3600
+# Of every process, where Linux shows them.
+CONNECTIONS = Path("/proc/net/tcp")
 SCHEMES = ["redis", "redis+cluster", "postgresql"]
 
 
@@ -105,6 +110,29 @@ async def test_each_of_several_servers_is_named(refuse, scheme, closed_port, sil
     error = await refuse(f"{scheme}://{places}", timeout_s=0.1)
     assert f"nothing listens on port {closed_port} of 127.0.0.1" in str(error)
     assert f"port {silent_port} of 127.0.0.1 is open" in str(error)
+
+
+def count_connecting(port):
+    """How many connections to a port wait for an answer (state SYN_SENT)."""
+    lines = [line.split() for line in CONNECTIONS.read_text().splitlines()]
+    return sum(line[2].endswith(f":{port:04X}") and line[3] == "02" for line in lines)
+
+
+@pytest.mark.skipif(not CONNECTIONS.exists(), reason="connections are seen in /proc")
+def test_a_server_far_away_is_found_however_many_are_named(monkeypatch):
+    monkeypatch.setattr(addresses, "FIRST_CONTACT_S", 10)
+    count = 20
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as listening,
+        socket.create_connection(listening.getsockname()),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        # The queue is full: who connects is answered when there is room, to a later packet.
+        place = listening.getsockname()
+        found = thread.submit(addresses.find_problems, [place] * count)
+        wait_until(lambda: found.done() or count_connecting(place[1]) == count)
+        listening.accept()[0].close()
+        assert found.result() == []
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
     with (
         _translate_file_errors(f"the file {file}"),
         _open_target(file) as target,
-        open_output(target, call.store._backend.owns) as write,  # noqa: SLF001 (our own)
+        open_output(target) as write,
     ):
         page = SessionExport(write, redact=redact)
         timeline = call.store.timeline(session, on_page=page.add_page)

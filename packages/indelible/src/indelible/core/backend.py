@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from indelible.core.plan import Operation, Plan
@@ -43,10 +42,6 @@ class Backend(Protocol):
         """Return what is promised on the engine as it is configured right now."""
         ...
 
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store, and must not be written by anyone else."""
-        ...
-
     def close(self) -> None:
         """Release the engine. Closing twice is fine."""
         ...
@@ -68,10 +63,6 @@ class AsyncBackend(Protocol):
 
     async def claims(self) -> Claims:
         """Return what is promised on the engine as it is configured right now."""
-        ...
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store, and must not be written by anyone else."""
         ...
 
     async def close(self) -> None:

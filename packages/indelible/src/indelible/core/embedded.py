@@ -12,7 +12,6 @@ import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from indelible.core import fork
@@ -58,10 +57,6 @@ class EmbeddedDatabase(Protocol):
 
     def claims(self) -> Claims:
         """Return what is promised."""
-        ...
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the database."""
         ...
 
     def close(self) -> None:
@@ -175,10 +170,6 @@ class EmbeddedBackend:
         """Return what is promised on this database."""
         return self._database.claims()
 
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store itself."""
-        return self._database.owns(path)
-
     def close(self) -> None:
         """Wait for running operations, then close."""
         self._closed = True
@@ -221,10 +212,6 @@ class AsyncEmbeddedBackend:
     async def claims(self) -> Claims:
         """Return what is promised on this database."""
         return self._database.claims()
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store itself."""
-        return self._database.owns(path)
 
     async def close(self) -> None:
         """Finish the operations that were begun before, then close."""

@@ -40,7 +40,6 @@ from indelible.core.operations import (
     FindItems,
     FindMatches,
     Head,
-    ImportAudit,
     IndexResult,
     IndexText,
     ItemPage,
@@ -578,6 +577,9 @@ async def stage_rows(tx: Transaction, op: StageRows) -> None:
 @WRITES.handles(ShowStage)
 async def show_stage(tx: Transaction, op: ShowStage) -> Head:
     """Make the stage the session's life."""
+    known = tuple(await tx.read_audit(op.session, 0, len(op.audit))) if op.audit else ()
+    if known != op.audit[: len(known)]:
+        raise rules.build_audit_conflict(op.session)
     await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
     # Once more, for the new end of its log.
     row = await _find_stage(tx, op.session, op.stage)
@@ -601,6 +603,8 @@ async def show_stage(tx: Transaction, op: ShowStage) -> Head:
         version = rules.build_version(row.token, line.end, generation)
         await tx.insert_line(row, replace(line, version=version))
     await tx.save_session(row)
+    if len(known) < len(op.audit):
+        await tx.insert_audit_lines(op.session, op.audit[len(known) :])
     return head
 
 
@@ -735,28 +739,16 @@ async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
         repeated = (
             isinstance(op.change, SaveSnapshot)
             and not op.change.fresh
-            and row is not None
-            and await tx.find_snapshot(row, op.change.id) is not None
+            and (active := await _find_active(tx, op.session)) is not None
+            and await tx.find_snapshot(active, op.change.id) is not None
         )
         result = await WRITES.find(op.change)(tx, op.change)
         if repeated or not (row is not None if erases else rules.has_effect(result)):
             return result
     newest = await tx.read_audit(op.session, None, 1)
     line = audit.build_line(op, newest[0] if newest else None, await tx.now_ms(), version)
-    await tx.insert_audit_line(op.session, line)
+    await tx.insert_audit_lines(op.session, (line,))
     return result
-
-
-@WRITES.handles(ImportAudit)
-async def import_audit(tx: Transaction, op: ImportAudit) -> None:
-    """Add lines that are not there yet."""
-    first = op.lines[0].number
-    there = tuple(await tx.read_audit(op.session, first, len(op.lines)))
-    has_gap = first > 0 and not await tx.read_audit(op.session, first - 1, 1)
-    if has_gap or there != op.lines[: len(there)]:
-        raise rules.build_audit_conflict(op.session)
-    for line in op.lines[len(there) :]:
-        await tx.insert_audit_line(op.session, line)
 
 
 @READS.handles(ListAudits)

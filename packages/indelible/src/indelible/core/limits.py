@@ -88,7 +88,7 @@ TTL_S_MAX: Final = 100 * 365 * 24 * 3600
 
 # Attempts at a view change while others change the view too. Appends do not count as such.
 VIEW_ATTEMPTS_MAX: Final = 50
-# How often an append with an unknown outcome is sent again, with its key, before saying so.
+# How often an append, a view change or a snapshot is sent in all if its outcome is unknown.
 APPEND_ATTEMPTS_MAX: Final = 3
 
 # How long a write on SQLite waits for other writers, unless told otherwise.

@@ -627,7 +627,9 @@ class StageRows(Operation[None]):
 class ShowStage(Operation[Head]):
     """Write the last `rows` and the session's other parts, and make the stage the session's life.
 
-    `view` None shows every staged entry. A stage that was lost is a conflict.
+    `view` None shows every staged entry. A stage that was lost is a conflict. `audit` has the lines
+    of an imported audit, from the first on. Those that are there already must be equal: otherwise
+    it is a `ConflictError` with the reason "audit". The others are added.
     """
 
     session: str
@@ -639,6 +641,7 @@ class ShowStage(Operation[Head]):
     snapshots: tuple[SnapshotRecord, ...] = ()
     journal: tuple[JournalLine, ...] = ()
     rows: tuple[LogRow, ...] = ()
+    audit: tuple[StoredLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -804,17 +807,6 @@ class Audited(Operation[R]):
     name: str
     count: int
     key: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ImportAudit(Operation[None]):
-    """Add exported lines. Lines that are there already must be equal, and no gap may be left.
-
-    Otherwise it is a `ConflictError` with the reason "audit", and nothing is written.
-    """
-
-    session: str
-    lines: tuple[StoredLine, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Generic, TypeVar
 
-from indelible.errors import MemoryStoreError
+from indelible.core.limits import APPEND_ATTEMPTS_MAX
+from indelible.errors import (
+    ClosedError,
+    FormatError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,6 +38,32 @@ def perform(op: Operation[R]) -> Plan[R]:
     """Yield one operation and return its result, typed."""
     answer: R = yield op
     return answer
+
+
+def send_until_known(op: Operation[R], again: Operation[R], **details: str) -> Plan[tuple[R, bool]]:
+    """Send an operation until its outcome is known; return its result, and whether it was repeated.
+
+    `again` is sent after a lost reply: the same operation, which finds by its key or id what an
+    earlier attempt has written. If the outcome stays unknown, the error says so, with `details`.
+    """
+    unknown: OutcomeUnknownError | None = None
+    for _ in range(APPEND_ATTEMPTS_MAX):
+        try:
+            result = yield from perform(op if unknown is None else again)
+        except OutcomeUnknownError as error:
+            unknown = error
+            if error.details.get("exhausted"):
+                # The backend tried until the deadline; another attempt would exceed it.
+                break
+        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
+            if unknown is None:
+                raise
+            # This attempt wrote nothing, but the one before may have.
+            raise unknown.copy(**details) from error
+        else:
+            return result, unknown is not None
+    assert unknown is not None
+    raise unknown.copy(**details) from unknown.__cause__
 
 
 def _log_failure(op: Operation[Any], error: MemoryStoreError) -> None:

@@ -317,8 +317,8 @@ class Transaction(ABC):
     # Audit. Lines belong to a name, not to a session: they stay when it is deleted.
 
     @abstractmethod
-    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
-        """Add a line."""
+    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+        """Add lines."""
 
     @abstractmethod
     async def list_audits(self) -> list[str]:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import indelible
@@ -103,11 +102,6 @@ class _LazyBackend:
     async def claims(self) -> Claims:
         """Return the claims of the store."""
         return await (await self._open_backend()).claims()
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store."""
-        opened = (task.result() for task in self._tasks.values() if task.done())
-        return any(store._backend.owns(path) for store in opened)  # noqa: SLF001
 
     async def close(self) -> None:
         """Close the store of this loop, if it was opened."""

@@ -7,7 +7,6 @@ its process, and says so.
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any, TypeVar
 
 from indelible.backends.memory.transaction import MemoryDatabase, MemoryTransaction
@@ -89,10 +88,6 @@ class MemoryBackend:
             batch_entries_max=BATCH_ENTRIES_MAX,
         )
 
-    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
-        """Return whether a file is part of the store itself."""
-        return False
-
     def close(self) -> None:
         """Drop everything."""
         with self._lock:
@@ -117,10 +112,6 @@ class AsyncMemoryBackend:
     async def claims(self) -> Claims:
         """Return what memory promises: order and exactly-once. It survives nothing."""
         return self._backend.claims()
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is part of the store itself."""
-        return self._backend.owns(path)
 
     async def close(self) -> None:
         """Drop everything."""

@@ -288,14 +288,16 @@ class MemoryTransaction(Transaction):
 
     # Audit
 
-    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
+    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
         self._lines = self._database.audit.setdefault(session, {})
-        self._added[line.number] = line
+        self._added |= {line.number: line for line in lines}
 
     async def list_audits(self) -> list[str]:
         return list(self._database.audit)
 
     async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = self._database.audit.get(session, {})
+        if self._added:
+            lines = lines | self._added
         first = max(0, len(lines) - 1) if start is None else start
         return [lines[number] for number in range(first, min(first + limit, len(lines)))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from indelible.backends.postgres.client import PostgresClient
 from indelible.backends.postgres.options import PostgresOptions
 from indelible.core import fork
@@ -16,10 +14,6 @@ class PostgresBackend(PostgresClient):
         super().__init__(options)
         # Parent and child would read each other's answers: the child opens its own connections.
         fork.register(after_in_child=self.after_fork)
-
-    def owns(self, path: Path) -> bool:  # noqa: ARG002 (the signature of a backend)
-        """Return whether a file is part of the store: none is."""
-        return False
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.client_async import AsyncPostgresClient
@@ -78,10 +77,6 @@ class AsyncPostgresBackend:
     async def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
         return await self._server().claims()
-
-    def owns(self, path: Path) -> bool:  # noqa: ARG002 (the signature of a backend)
-        """Return whether a file is part of the store: none is."""
-        return False
 
     async def close(self) -> None:
         """Wait for the writes in progress, then close the connections."""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from indelible import view
 from indelible.backends.postgres import search, text_index
-from indelible.backends.postgres.arrays import BytesArray, IntArray
+from indelible.backends.postgres.arrays import BytesArray, IntArray, TextArray
 from indelible.backends.postgres.entries import build_arrays, build_entry
 from indelible.backends.postgres.sessions import (
     FIND_BY_NUMBERS,
@@ -598,14 +598,22 @@ class PostgresTransaction(Transaction):
 
     # Audit
 
-    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
+    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+        numbers, texts, hashes = zip(*lines, strict=True)
         # While there is no session yet, no lock keeps others from writing the same line.
         rows = await Sql(
-            "INSERT INTO indelible.audit VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
-            " RETURNING number",
-            (self._context.namespace, session.encode(), *line),
+            "INSERT INTO indelible.audit SELECT $1, $2, number, line, hash"
+            " FROM unnest($3::bigint[], $4::text[], $5::text[]) AS row (number, line, hash)"
+            " ON CONFLICT DO NOTHING RETURNING number",
+            (
+                self._context.namespace,
+                session.encode(),
+                IntArray(numbers),
+                TextArray(texts),
+                TextArray(hashes),
+            ),
         )
-        if not rows:
+        if len(rows) < len(lines):
             raise BusyError(f"another writer changed session {session!r} at this very moment")
 
     async def list_audits(self) -> list[str]:

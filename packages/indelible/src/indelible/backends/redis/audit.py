@@ -24,7 +24,6 @@ from indelible.core.operations import (
     Audited,
     Erase,
     EraseItem,
-    ImportAudit,
     ListAudits,
     ReadAudit,
     ShowStage,
@@ -82,13 +81,16 @@ def _perform_once(
     bounded = context.copy_with((), deadline)
     described, count, found = yield build_read(bounded, op.session, *_READ_NEWEST, checks="none")
     newest = next(iter(_parse_lines(count - 1, found)), None)
+    if isinstance(change, ShowStage) and len(change.audit) > count:
+        # The script of the change adds these before its own line.
+        newest = change.audit[-1]
     now_ms, state = described[0], parse_state(described)
     # The view may be damaged. If a session is erased, it may be damaged as a whole, and its version
     # is not known.
     erases = isinstance(change, Erase)
     version = "" if erases else rules.compute_version(state, rules.compute_status(state, now_ms))
     line = audit.build_line(op, newest, now_ms, version)
-    stamp = (version, count, f"{line.hash} {line.text}")
+    stamp = (version, count, format_audit_line(line))
     # These scan many keys, so each of their requests has a deadline of its own.
     is_long = isinstance(change, (Erase, EraseItem))
     audited = context.copy_with(stamp, None if is_long else deadline)
@@ -97,14 +99,6 @@ def _perform_once(
     # Sent again, it would add a second line.
     yield audited.change("note", op.session, repeatable=False)
     return None
-
-
-@HANDLERS.handles(ImportAudit)
-def import_audit(context: RedisContext, op: ImportAudit) -> Plan[None]:
-    """Add lines that are not there yet."""
-    lines = [f"{line.hash} {line.text}" for line in op.lines]
-    if not (yield context.write("import_audit", op.session, op.lines[0].number, *lines)):
-        raise rules.build_audit_conflict(op.session)
 
 
 @HANDLERS.handles(ListAudits)
@@ -127,6 +121,11 @@ def read_audit(context: RedisContext, op: ReadAudit) -> Plan[tuple[StoredLine, .
         commands = _COUNT, ("LRANGE", AUDIT, op.start, op.start + op.limit - 1)
     _, count, found = yield build_read(context, op.session, *commands, checks="none")
     return tuple(_parse_lines(count - 1 if op.start is None else op.start, found))
+
+
+def format_audit_line(line: StoredLine) -> str:
+    """Format a line as it is stored."""
+    return f"{line.hash} {line.text}"
 
 
 def _parse_lines(first: int, values: Sequence[bytes]) -> Iterator[StoredLine]:

@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import (
@@ -113,10 +112,6 @@ class RedisBackend:
     def claims(self) -> Claims:
         """Return what is promised on the servers as they are configured now."""
         return self._run(read_claims(self._context))
-
-    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
-        """Return whether a file is part of the store: none is."""
-        return False
 
     def close(self) -> None:
         """Close the connections; a client of the application stays open."""

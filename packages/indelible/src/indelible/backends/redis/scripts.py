@@ -55,7 +55,6 @@ class LuaScript(NamedTuple):
 _CHECKS: Final[dict[str, str | None]] = {
     "erase": None,
     "measure_entries": None,
-    "import_audit": None,
     # Its arguments say what is checked.
     "read_parts": None,
     "check_items": "head",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indelible.backends.redis.audit import format_audit_line
 from indelible.backends.redis.log_rows import format_row
 from indelible.backends.redis.requests import HANDLERS, Argument, RedisContext, encode_ttl_ms
 from indelible.backends.redis.sessions import format_extents, parse_head
@@ -57,6 +58,8 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
         "" if shown is None else format_extents(shown.extents),
         op.generation,
         "" if op.created_at_ms is None else op.created_at_ms,
+        len(op.audit),
+        *map(format_audit_line, op.audit),
         len(op.snapshots),
     ]
     for number, record in enumerate(op.snapshots, 1):
@@ -68,6 +71,8 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
     answer, *rest = yield context.change("show_stage", op.session, *arguments)
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
+    if answer == b"audit":
+        raise rules.build_audit_conflict(op.session)
     return parse_head(op.session, rest[0])
 
 

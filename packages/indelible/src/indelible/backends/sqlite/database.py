@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from indelible.backends.sqlite import files, maintenance, risks, schema
+from indelible.backends.sqlite import maintenance, risks, schema
 from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
 from indelible.backends.sqlite.readers import READERS_MAX, Readers
 from indelible.backends.sqlite.transaction import SqliteTransaction
@@ -33,10 +33,9 @@ class SqliteDatabase:
     def __init__(self, options: SqliteOptions) -> None:
         self._options = options
         schema.create_file(options.path)
-        # Resolved now: a symbolic link may lead elsewhere later, the open database does not.
-        self._files = files.list_files(options.path)
-        _, log, *_ = self._files
-        had_log = log.exists()
+        # SQLite keeps the log beside the file, and not beside a link to it.
+        real = Path(os.path.realpath(options.path))
+        had_log = real.with_name(real.name + "-wal").exists()
         first = SqliteConnection(options)
         # Identifies the file, even if the path leads to another one later.
         self._identity = _identify(options.path)
@@ -114,10 +113,6 @@ class SqliteDatabase:
             entry_bytes_max=ENTRY_BYTES_MAX,
             batch_entries_max=BATCH_ENTRIES_MAX,
         )
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a path leads to the database, or to a file that SQLite keeps beside it."""
-        return files.is_one_of(path, self._files)
 
     def close(self) -> None:
         """Wait for what is running, then close."""

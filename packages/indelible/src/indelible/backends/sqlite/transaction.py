@@ -614,9 +614,10 @@ class SqliteTransaction(Transaction):
 
     # Audit
 
-    async def insert_audit_line(self, session: str, line: StoredLine) -> None:
-        self._db.execute(
-            "INSERT INTO audit VALUES (?, ?, ?, ?, ?)", (self._db.namespace, session, *line)
+    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+        self._db.execute_many(
+            "INSERT INTO audit VALUES (?, ?, ?, ?, ?)",
+            [(self._db.namespace, session, *line) for line in lines],
         )
 
     async def list_audits(self) -> list[str]:

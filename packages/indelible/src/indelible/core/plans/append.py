@@ -9,27 +9,25 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import JsonValue, ValidationError
 
 from indelible.core.codec import describe_invalid, encode, encode_text, format_value
-from indelible.core.embedding import is_several, to_floats
+from indelible.core.embedding import NO_EMBEDDER, is_several, to_floats
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
-    APPEND_ATTEMPTS_MAX,
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
     KEY_BYTES_MAX,
     ROLE_CHARS_MAX,
 )
-from indelible.core.operations import Append, AppendResult, Draft, ReadHead
-from indelible.core.plan import Plan, perform
+from indelible.core.operations import Append, Draft, ReadHead
+from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.rules import refuse_if_hidden, refuse_if_moved
-from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.errors import (
-    ClosedError,
-    FormatError,
-    LimitError,
-    MemoryStoreBackendError,
-    OutcomeUnknownError,
-    UsageError,
+from indelible.core.settings import (
+    Settings,
+    check_session_id,
+    check_text,
+    check_ttl_s,
+    check_version,
 )
+from indelible.errors import LimitError, UsageError
 from indelible.model import (
     NEVER,
     ChatMessage,
@@ -62,22 +60,14 @@ def append_drafts(
     replay: Replay = "visible",
 ) -> Plan[Receipt]:
     """Check the arguments of an append and send it."""
-    session = check_session_id(session_id)
-    if expected is not None:
-        check_version(expected)
-    if replay not in _REPLAYS:
-        raise UsageError(
-            f'replay is "visible" or "hidden-ok", not {format_value(replay)}', value=replay
-        )
-    if len(drafts) != 1:
-        _check_batch(drafts)
-        if not drafts:
-            return _append_nothing(session, key, expected)
+    check_append(session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay)
+    if not drafts:
+        return _append_nothing(session_id, key, expected)
     return send_append(
         Append(
-            session,
+            session_id,
             drafts,
-            key=MADE_PREFIX + settings.ids() if key is None else check_key(key),
+            key=MADE_PREFIX + settings.ids() if key is None else key,
             fresh=key is None,
             expected=expected,
             ttl_s=None if ttl is None and settings.ttl is NEVER else settings.ttl_s(ttl),
@@ -86,33 +76,41 @@ def append_drafts(
     )
 
 
+def check_append(
+    session_id: str,
+    drafts: tuple[Draft, ...],
+    *,
+    key: str | None,
+    expected: str | None,
+    ttl: float | Never | None,
+    replay: Replay,
+) -> None:
+    """Check the arguments of an append."""
+    check_session_id(session_id)
+    if key is not None:
+        check_key(key)
+    check_version(expected)
+    if ttl is not None:
+        check_ttl_s(ttl)
+    if replay not in _REPLAYS:
+        raise UsageError(
+            f'replay is "visible" or "hidden-ok", not {format_value(replay)}', value=replay
+        )
+    if len(drafts) > 1:
+        _check_batch(drafts)
+
+
 def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
     """Send an append until its outcome is known. Its key makes it safe to send it again.
 
     Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
     """
-    unknown: OutcomeUnknownError | None = None
-    for _ in range(APPEND_ATTEMPTS_MAX):
-        try:
-            appended: AppendResult = yield op
-            break
-        except OutcomeUnknownError as error:
-            op = replace(op, fresh=False)
-            unknown = error
-            if error.details.get("exhausted"):
-                # The backend tried until the deadline; another attempt would exceed it.
-                raise error.copy(key=op.key, session=op.session) from error.__cause__
-        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
-            if unknown is None:
-                raise
-            # This attempt wrote nothing, but the one before may have.
-            raise unknown.copy(key=op.key, session=op.session) from error
-    else:
-        assert unknown is not None
-        raise unknown.copy(key=op.key, session=op.session) from unknown.__cause__
+    appended, repeated = yield from send_until_known(
+        op, replace(op, fresh=False), key=op.key, session=op.session
+    )
     first, count, version, replayed, visible, resent = appended
     # After a lost reply, the earlier append with this key may be this call's own first attempt.
-    if replayed and not (hidden_ok or resent or unknown):
+    if replayed and not (hidden_ok or resent or repeated):
         refuse_if_hidden(op, appended)
     positions = range(first, first + count)
     return Receipt(op.session, positions, op.key, version, replayed, visible)
@@ -189,15 +187,15 @@ def build_summary(
     covers: Any,
     embedder: str | None,
     metadata: Mapping[str, JsonValue] | None,
-) -> Draft:
+) -> Summary:
     """Build a summary; `embedder` names what computed the vector."""
     fields = {
         "text": text,
         "vector": None if vector is None else to_floats(vector),
-        "embedder": None if vector is None else embedder or "unnamed",
+        "embedder": None if vector is None else embedder or NO_EMBEDDER,
         "covers": parse_covers(covers),
     }
-    return encode(validate(Summary, {**fields, "metadata": to_dict(metadata)}))
+    return validate(Summary, {**fields, "metadata": to_dict(metadata)})
 
 
 def to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:

@@ -80,15 +80,16 @@ def _find_wasted_space(progress: Progress | None) -> Plan[list[Risk]]:
 
 def _list_first_sessions() -> Plan[tuple[list[str], bool]]:
     """List the first `RISK_SESSIONS_MAX` sessions, and whether there are more."""
-    names: list[str] = []
+    # A later page may repeat a session.
+    names: dict[str, None] = {}
     resume: str | None = None
     while len(names) <= RISK_SESSIONS_MAX:
         page = yield from perform(ListSessions("", resume, PAGE_ENTRIES_MAX))
-        names += page.names
+        names |= dict.fromkeys(page.names)
         resume = page.resume
         if resume is None:
             break
-    return names[:RISK_SESSIONS_MAX], len(names) > RISK_SESSIONS_MAX
+    return list(names)[:RISK_SESSIONS_MAX], len(names) > RISK_SESSIONS_MAX
 
 
 def _count_reachable(session: str) -> Plan[tuple[int, int]]:

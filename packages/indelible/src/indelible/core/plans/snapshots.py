@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 
 from indelible import view
 from indelible.core.clock import to_datetime
@@ -29,24 +28,16 @@ from indelible.core.operations import (
     SnapshotRecord,
     StageRows,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.view_changes import (
-    build_snapshot_not_found_error,
+    check_snapshot_name,
     find_snapshot,
-    is_text,
     read_snapshots,
-    refuse_snapshot_object,
 )
 from indelible.core.rules import build_exists_error, compute_deadline_ms, refuse_if_moved
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.errors import (
-    ClosedError,
-    FormatError,
-    MemoryStoreBackendError,
-    OutcomeUnknownError,
-)
 from indelible.model import (
     Entry,
     Kind,
@@ -67,16 +58,7 @@ def save_snapshot(
         label = check_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
     version = check_version(expected)
     op = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), True, version)
-    try:
-        record = yield from perform(op)
-    except OutcomeUnknownError as unknown:
-        if unknown.details.get("exhausted"):
-            raise
-        # The id makes it safe to retry. If the retry fails, the first attempt may have succeeded.
-        try:
-            record = yield from perform(replace(op, fresh=False))
-        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
-            raise unknown from error
+    record, _ = yield from send_until_known(op, replace(op, fresh=False))
     return build_snapshot(session, record)
 
 
@@ -90,9 +72,7 @@ def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Delete one snapshot."""
     session = check_session_id(session_id)
-    refuse_snapshot_object(snapshot_id)
-    if not is_text(snapshot_id):
-        raise build_snapshot_not_found_error(session, snapshot_id)
+    check_snapshot_name(snapshot_id)
     if not (yield from perform(DeleteSnapshot(session, snapshot_id))):
         found = yield from perform(ReadSnapshots(session))
         record = find_snapshot(session, found.records, snapshot_id)
@@ -157,21 +137,21 @@ def fork(
     ttl_s = settings.ttl_s(ttl)
     extents = view.freeze(*state)
     frozen = head.freeze(extents)
-    page = yield from perform(Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT))
     first, shown = None, None
-    if any(row.kind in _REFERRING for row in page.rows):
+    if (yield from perform(Read(session, frozen, _REFERRING, limit=1))).rows:
         first, shown = head.born, view.build_view(extents, extents[-1][1])
+    page = yield from perform(Read(session, frozen, limit=PAGE_ENTRIES_DEFAULT))
     stage = yield from perform(BeginStage(target, session, ttl_s, first))
-    moved: list[int] = []
+    numbers = None if shown else count(stage.first)
     waiting: tuple[LogRow, ...] = ()
     while True:
-        copies = _copy_rows(session, page, moved, None if shown else stage.first, ttl_s)
+        copies = _copy_rows(session, page, extents, stage.first, numbers, ttl_s)
         *full, waiting = [*split_batches(chain(waiting, copies))] or [()]
         for rows in full:
             yield from perform(StageRows(target, stage.life, rows))
         if page.resume is None:
             break
-        op = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
+        op = Read(session, frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
         page = yield from perform(op)
     copied = yield from perform(
         ShowStage(target, stage.life, head.metadata, view=shown, rows=waiting)
@@ -180,23 +160,27 @@ def fork(
 
 
 # Entries of a thread of checkpoints.
-_REFERRING = (Kind.VALUE, Kind.CHECKPOINT)
+_REFERRING = frozenset({Kind.VALUE, Kind.CHECKPOINT})
 
 
 def _copy_rows(
-    session: str, page: EntrySlice, moved: list[int], first: int | None, ttl_s: float | None
+    session: str,
+    page: EntrySlice,
+    extents: view.Extents,
+    first: int,
+    numbers: Iterator[int] | None,
+    ttl_s: float | None,
 ) -> Iterator[LogRow]:
-    """Build the rows of a copy, numbered from `first` on, or as they are.
+    """Build the rows of a copy: of those in `extents`, numbered from `first`, or as they are.
 
     A copy keeps the times of the originals, but not their keys, which belong to their session.
-    `moved` collects the old positions, in order.
     """
     for row in page.rows:
         kind, envelope = row.kind, row.envelope
         if kind not in _REFERRING:
             value = decode_row(row, session=session)
-            if isinstance(value, Summary) and value.covers and first is not None:
-                covers = _translate_covers(value.covers, moved, first)
+            if isinstance(value, Summary) and value.covers and numbers is not None:
+                covers = _translate_covers(value.covers, extents, first)
                 envelope = encode(value.model_copy(update={"covers": covers})).envelope
             keep, opens, answers = build_trim_columns(value)
         else:
@@ -204,10 +188,8 @@ def _copy_rows(
             check_row(row, session=session)
             keep, opens, answers = True, (), ()
         assert kind is not None
-        position = row.position if first is None else first + len(moved)
-        moved.append(row.position)
         yield LogRow(
-            position,
+            row.position if numbers is None else next(numbers),
             kind,
             row.written_at_ms,
             compute_deadline_ms(page.head.now_ms, ttl_s),
@@ -221,12 +203,16 @@ def _copy_rows(
         )
 
 
-def _translate_covers(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
-    """Translate the positions that a summary covers; those that were not copied are left out."""
+def _translate_covers(covers: view.Extents, copied: view.Extents, first: int) -> view.Extents:
+    """Translate the positions that a summary covers; those that are not copied are left out."""
     return view.normalize(
-        (first + bisect_left(moved, start), first + bisect_left(moved, stop))
+        (first + _count_before(copied, start), first + _count_before(copied, stop))
         for start, stop in covers
     )
+
+
+def _count_before(extents: view.Extents, position: int) -> int:
+    return view.count(view.clip(extents, 0, position))
 
 
 def split_batches(rows: Iterable[LogRow]) -> Iterator[tuple[LogRow, ...]]:

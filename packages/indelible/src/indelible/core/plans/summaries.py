@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from indelible.core.embedding import NO_EMBEDDER
+from indelible.core.embedding import NO_EMBEDDER, TextEmbedder
 from indelible.core.operations import FindMatches, Read, StoredEntry
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder, check_number
@@ -33,6 +33,23 @@ def _decode(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
         for row in rows
         if isinstance(summary := decoder.decode(row), Summary)
     ]
+
+
+def check_text_search(
+    own: TextEmbedder | None, session_id: str, *, k: int, embedder: str | None
+) -> TextEmbedder:
+    """Check the arguments of a search by text; return what computes its vector."""
+    if own is None:
+        raise UsageError("to search by text, open the store with embedder=…")
+    if embedder not in (None, own.name):
+        raise UsageError(
+            f"a text is compared by the store's embedder, {own.name!r}; to compare with vectors of"
+            f" {embedder!r}, pass a vector",
+            value=embedder,
+        )
+    check_session_id(session_id)
+    check_number(k, "k", least=1)
+    return own
 
 
 def search_summaries(

@@ -32,14 +32,12 @@ from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MILLISECONDS_MAX,
     PAGE_ENTRIES_DEFAULT,
-    PAGE_ENTRIES_MAX,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
     BeginStage,
     DropStage,
     Head,
-    ImportAudit,
     JournalLine,
     LogRow,
     ReadHead,
@@ -83,7 +81,9 @@ _KINDS = {
 
 # The name of an incomplete export, before random digits.
 PARTIAL_PREFIX = ".indelible-export-"
-_DESCRIPTORS = "/proc/self/fd"
+# How a SQLite file begins, and how the names of the files end that SQLite keeps beside it.
+_DATABASE_HEADER = b"SQLite format 3\0"
+_SIDE_FILE_ENDINGS = ("-wal", "-shm", "-journal")
 
 Write = Callable[[str], object]
 
@@ -352,9 +352,6 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
     check = incoming.check
     check.parse_end(fields)
     stage = yield from _ensure_stage(incoming)
-    for first in range(0, len(check.audit), PAGE_ENTRIES_MAX):
-        page = tuple(check.audit[first : first + PAGE_ENTRIES_MAX])
-        yield from perform(ImportAudit(incoming.name, page))
     # The last entries are written with it, so a short session takes two operations.
     yield from perform(
         ShowStage(
@@ -367,6 +364,7 @@ def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
             snapshots=tuple(check.snapshots),
             journal=tuple(check.journal),
             rows=tuple(incoming.rows),
+            audit=tuple(check.audit),
         )
     )
 
@@ -452,76 +450,51 @@ def _format_journal_line(line: JournalLine) -> dict[str, Any]:
 
 
 @contextmanager
-def open_output(
-    target: str | os.PathLike[str] | TextIO, owns: Callable[[Path], bool]
-) -> Iterator[Write]:
+def open_output(target: str | os.PathLike[str] | TextIO) -> Iterator[Write]:
     """Open the target of an export. A file appears under its name when it is complete.
 
-    A symbolic link is replaced by the export; the file that it points to is not changed.
+    A symbolic link is replaced by the export; the file that it points to is not changed. If the
+    process is killed, the incomplete file stays under another name.
     """
     if not isinstance(target, (str, os.PathLike)):
         if not callable(getattr(target, "write", None)):
             raise UsageError(
                 f"an export goes to a path or a text file, not a {type(target).__name__}"
             )
-        _refuse_own_stream(target, owns)
+        name = getattr(target, "name", None)
+        if isinstance(name, str):
+            _refuse_database(Path(name))
         yield target.write
         return
     path = Path(target)
-    if owns(path):
-        raise UsageError(f"{path} is the store itself; nothing was written. Use another file.")
+    _refuse_database(path)
     if not path.is_symlink() and path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a regular file; nothing was written. Use another name.")
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
-    descriptor = _open_unnamed(path.parent)
-    unnamed = descriptor is not None
-    if descriptor is None:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file.write
             file.flush()
             os.fsync(file.fileno())
-            if unnamed:
-                _link_file(file.fileno(), partial)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
 
 
-def _refuse_own_stream(target: TextIO, owns: Callable[[Path], bool]) -> None:
-    """Raise if an open file is part of the store."""
-    try:
-        descriptor = target.fileno()
-    except (AttributeError, OSError, ValueError):
-        return
-    if owns(Path(f"/dev/fd/{descriptor}")):
-        raise UsageError("the file is the store itself; nothing was written. Use another file.")
-
-
-def _open_unnamed(folder: Path) -> int | None:
-    """Open a file without a name, which disappears if the process is killed.
-
-    None where that is not possible; there, a killed export leaves its partial file.
-    """
-    unnamed: int | None = getattr(os, "O_TMPFILE", None)
-    if unnamed is None or not Path(_DESCRIPTORS).exists():
-        return None
-    try:
-        return os.open(folder, unnamed | os.O_WRONLY, 0o600)
-    except OSError:
-        # Not supported by the file system, or no permission: opening a named file reports which.
-        return None
-
-
-def _link_file(descriptor: int, path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # With directory descriptors Python calls linkat, which can follow the link in /proc.
-        os.link(f"{_DESCRIPTORS}/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
-    finally:
-        os.close(folder)
+def _refuse_database(path: Path) -> None:
+    """Raise if a file is a SQLite database, such as the store itself, or belongs to one."""
+    is_database = False
+    if path.is_file():
+        with path.open("rb") as file:
+            is_database = file.read(len(_DATABASE_HEADER)) == _DATABASE_HEADER
+    ending = next((each for each in _SIDE_FILE_ENDINGS if path.name.endswith(each)), "")
+    if is_database or (ending and path.with_name(path.name.removesuffix(ending)).exists()):
+        raise UsageError(
+            f"{path} is a SQLite database, or belongs to one; nothing was written. Use another"
+            " file."
+        )
 
 
 @contextmanager

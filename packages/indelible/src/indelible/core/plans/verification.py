@@ -41,8 +41,9 @@ from indelible.core.rules import (
 )
 from indelible.core.settings import Settings, check_session_id
 from indelible.core.tool_calls import join_results
-from indelible.errors import CorruptEntryError, FormatError, UsageError
+from indelible.errors import ConflictError, CorruptEntryError, FormatError, UsageError
 from indelible.model import (
+    NEVER,
     CallStatus,
     ChatMessage,
     CorruptEntry,
@@ -105,15 +106,16 @@ def _verify_until_stable(session: str, findings: list[Finding]) -> Plan[int]:
         before = yield from perform(ReadHead(session))
         found: list[Finding] = []
         entries = yield from _verify_session(session, found)
-        after = yield from perform(ReadHead(session))
-        if (before.life, before.vacuums, before.generation) == (
-            after.life,
-            after.vacuums,
-            after.generation,
-        ):
+        if _is_same_state(before, (yield from perform(ReadHead(session)))):
             break
     findings += found
     return entries
+
+
+def _is_same_state(before: Head, after: Head) -> bool:
+    """Return whether only appends came between two reads of a session."""
+    states = [(head.status, head.life, head.vacuums, head.generation) for head in (before, after)]
+    return states[0] == states[1]
 
 
 def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
@@ -227,9 +229,22 @@ def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan
     return RepairReport(actions=tuple(actions), dry_run=dry_run)
 
 
+def _scan_stable(session: str) -> Plan[tuple[Head, LogScan]]:
+    """Read a session and its log in one state, except that entries may follow in the log."""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        head = yield from perform(ReadHead(session))
+        log = yield from scan_log(session)
+        if _is_same_state(head, (yield from perform(ReadHead(session)))):
+            return head, log
+    raise ConflictError(
+        f"others kept changing session {session!r}; it was not repaired. Try again.",
+        session=session,
+        reason="view",
+    )
+
+
 def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
-    head = yield from perform(ReadHead(session))
-    log = yield from scan_log(session)
+    head, log = yield from _scan_stable(session)
     shown = head.visible
     broken = dict(log.broken)
     for start, stop in view.subtract(shown, log.there):
@@ -251,8 +266,7 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
 
 
 def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
-    head = yield from perform(ReadHead(session))
-    log = yield from scan_log(session)
+    head, log = yield from _scan_stable(session)
     entries = log.find_visible_links(head)
     made_by = {entry.position: entry.value for entry in entries}
     actions = []
@@ -276,13 +290,16 @@ def _append_result_once(
     name = compute_digest(record.call_id.encode()).decode()
     key = f"repair:{record.call_position}:{name}"
     drafts = build_entries([answer])
+    deadline_ms = head.deadline_ms
+    # An append sets the deadline of its session: leave it as it is.
+    ttl = NEVER if deadline_ms is None else max(0.001, (deadline_ms - head.now_ms) / 1000)
     receipt = yield from append_drafts(
-        settings, session, drafts, key=key, expected=None, ttl=None, replay="hidden-ok"
+        settings, session, drafts, key=key, expected=None, ttl=ttl, replay="hidden-ok"
     )
     if receipt.replayed and not receipt.visible:
         # The result of an earlier repair was hidden since, so append it again.
         key = f"{key}:{head.version}"
-        yield from append_drafts(settings, session, drafts, key=key, expected=None, ttl=None)
+        yield from append_drafts(settings, session, drafts, key=key, expected=None, ttl=ttl)
 
 
 def _build_error_result(record: ToolCallRecord, call: Value) -> Value:

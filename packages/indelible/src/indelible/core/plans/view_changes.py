@@ -19,6 +19,7 @@ from indelible.core.codec import decode_row
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     JOURNAL_MAX,
+    LABEL_BYTES_MAX,
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
@@ -36,7 +37,7 @@ from indelible.core.operations import (
     SnapshotList,
     SnapshotRecord,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan, perform, send_until_known
 from indelible.core.plans.append import check_key, check_several
 from indelible.core.plans.read import (
     MESSAGES,
@@ -57,16 +58,8 @@ from indelible.core.rules import (
     refuse_too_many_extents,
     require_active,
 )
-from indelible.core.settings import Settings, check_session_id, check_version
-from indelible.errors import (
-    ClosedError,
-    ConflictError,
-    FormatError,
-    MemoryStoreBackendError,
-    OutcomeUnknownError,
-    SnapshotNotFoundError,
-    UsageError,
-)
+from indelible.core.settings import Settings, check_session_id, check_text, check_version
+from indelible.errors import ConflictError, SnapshotNotFoundError, UsageError
 from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 
 
@@ -274,15 +267,14 @@ def rollback(
     The first attempt does not read the session. If the engine refuses it, the next one reads why.
     """
     session = check_session_id(session_id)
-    op = Rollback(session, snapshot_id, "", expected)
+    first = Rollback(session, check_snapshot_name(snapshot_id), "", expected)
 
     def propose() -> Plan[Proposed]:
         found = yield from read_snapshots(session, (snapshot_id,))
         refuse_if_moved(session, expected, found.head.version)
-        extents = plan_rollback(op, found.head, found.records[0]).extents
+        extents = plan_rollback(first, found.head, found.records[0]).extents
         return Proposed(found.head, view.View(extents), closes=True)
 
-    first = op if is_text(snapshot_id) else None
     return (
         yield from _run_change(settings, session, ROLLBACK, propose, key, expected, dry_run, first)
     )
@@ -355,11 +347,7 @@ def find_redoable(lines: Sequence[JournalLine]) -> JournalLine | None:
 def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     """Read snapshots by their names, in this order; see `find_snapshot`."""
     for name in names:
-        refuse_snapshot_object(name)
-        # No snapshot is named by what is not valid text; do not send it to the engine.
-        if not is_text(name):
-            require_active(session, (yield from perform(ReadHead(session))).status)
-            raise build_snapshot_not_found_error(session, name)
+        check_snapshot_name(name)
     found = yield from perform(ReadSnapshots(session, names))
     require_active(session, found.head.status)
     there = {record.id: record for record in found.records}
@@ -375,10 +363,11 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     return SnapshotList(found.head, records)
 
 
-def refuse_snapshot_object(name: object) -> None:
-    """Raise if a snapshot is passed where its id is expected."""
+def check_snapshot_name(name: object) -> str:
+    """Check what names a snapshot: its id, the beginning of it, or a label."""
     if isinstance(name, Snapshot):
         raise UsageError("expected the id of a snapshot: pass snapshot.id", value=name)
+    return check_text(name, what="the id of a snapshot", bytes_max=LABEL_BYTES_MAX)
 
 
 SnapshotT = TypeVar("SnapshotT", SnapshotRecord, Snapshot)
@@ -411,17 +400,6 @@ def find_snapshot(session: str, records: Sequence[SnapshotT], name: str) -> Snap
     return fitting[0]
 
 
-def is_text(name: object) -> bool:
-    """Return whether a value is text that can be encoded, as every stored name is."""
-    if not isinstance(name, str):
-        return False
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def build_snapshot_not_found_error(session: str, snapshot_id: str) -> SnapshotNotFoundError:
     """Build the error for an unknown snapshot of an existing session."""
     return SnapshotNotFoundError(
@@ -452,36 +430,33 @@ def _run_change(
         return _build_preview(session, change, proposed)
     used_key = settings.ids() if key is None else check_key(key)
     op = None if first is None else replace(first, key=used_key)
-    attempts = _try_change(session, change, used_key, propose, expected, op, keyed=key is not None)
-    try:
-        return (yield from attempts)
-    except OutcomeUnknownError as error:
-        raise error.copy(key=used_key, session=session) from error.__cause__
+    return (
+        yield from _try_change(session, change, used_key, propose, expected, op, key is not None)
+    )
 
 
-def _try_change(  # noqa: C901 (one loop, and every way out of it)
+def _try_change(
     session: str,
     change: str,
     key: str,
     propose: Proposal,
     expected: str | None,
     op: ChangeView | Rollback | None,
-    *,
     keyed: bool,
 ) -> Plan[ViewChange]:
     """Propose and apply a change until it is applied, found to have been applied, or refused.
 
-    The journal is searched for the key first if the change may have been applied already: the key
-    is the caller's, or the outcome of an earlier attempt is unknown.
+    If the key is the caller's, the journal is searched for it first: an earlier call, or another
+    one at the same time, may have applied the change.
     """
-    unknown: OutcomeUnknownError | None = None
+    fresh = not keyed
     for _ in range(VIEW_ATTEMPTS_MAX):
-        fresh = not keyed and unknown is None
+        if keyed:
+            find = FindChange(session, change, key)
+            done, _ = yield from send_until_known(find, find, key=key, session=session)
+            if done is not None:
+                return _build_result(session, done, replayed=True)
         try:
-            if not fresh:
-                done = yield from perform(FindChange(session, change, key))
-                if done is not None:
-                    return _build_result(session, done, replayed=True)
             if op is None:
                 head, after, closes, undoes = yield from propose()
                 refuse_if_moved(session, expected, head.version)
@@ -505,21 +480,14 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
                     expected,
                     undoes=undoes,
                 )
-            attempted, op = replace(op, fresh=fresh), None
-            answer = yield from perform(attempted)
+            first, again = replace(op, fresh=fresh), replace(op, fresh=False)
+            answer, _ = yield from send_until_known(first, again, key=key, session=session)
             return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
                 raise
-        except OutcomeUnknownError as error:
-            if unknown is not None or error.details.get("exhausted"):
-                raise
-            unknown = error
-        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
-            if unknown is None:
-                raise
-            # This attempt changed nothing, but the one before may have.
-            raise unknown from error
+        # Sent before: from now on, the engine looks the key up.
+        op, fresh = None, False
     raise ConflictError(
         f"others kept changing the view of session {session!r}; nothing was changed. Try again.",
         session=session,
