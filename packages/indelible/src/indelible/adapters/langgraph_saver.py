@@ -477,7 +477,8 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         number = erased = 0
         async for session in _iter_threads(threads, thread_ids):
             number += 1
-            erased += len([each async for each in threads.iter_checkpoints(session)])
+            async for _ in threads.iter_checkpoints(session):
+                erased += 1
             await threads.forget(session)
         return PruneReceipt(threads=number, erased=erased)
 
@@ -525,8 +526,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         for checkpoint in found:
             counts[checkpoint.namespace] += 1
             if counts[checkpoint.namespace] <= keep.last or (
-                since is not None
-                and datetime.fromisoformat(self._load_body(session, checkpoint)["ts"]) >= since
+                since is not None and self._load_time(session, checkpoint) >= since
             ):
                 kept.append(checkpoint)
         return self._add_sources(session, found, kept)
@@ -565,6 +565,11 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _load_metadata(self, session: str, checkpoint: CheckpointHeader) -> Any:
         with _name_decoding_errors(session, checkpoint.id, "metadata"):
             return self._load(checkpoint.metadata)
+
+    def _load_time(self, session: str, checkpoint: CheckpointHeader) -> datetime:
+        with _name_decoding_errors(session, checkpoint.id, "the time"):
+            time = datetime.fromisoformat(self._load_body(session, checkpoint)["ts"])
+        return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
     def _load_body(self, session: str, checkpoint: CheckpointHeader) -> Any:
         with _name_decoding_errors(session, checkpoint.id, "the body"):
