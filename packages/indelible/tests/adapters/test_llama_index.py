@@ -136,6 +136,17 @@ async def test_archiving_hides_nothing_from_others_and_survives_a_rollback(queue
     assert len(await queue.get_messages("ana", status=None)) == 4
 
 
+async def test_messages_that_are_added_as_archived_archive_no_others(queue):
+    messages = numbered(4)
+    await queue.add_messages("ana", messages[:2])
+    await queue.add_messages("ana", messages[2:3], MessageStatus.ARCHIVED)
+    await queue.add_message("ana", messages[3])
+    assert await queue.get_messages("ana") == [*messages[:2], messages[3]]
+    assert await queue.get_messages("ana", status=MessageStatus.ARCHIVED) == messages[2:3]
+    assert await queue.archive_oldest_messages("ana", 1) == messages[:1]
+    assert await queue.count_messages("ana") == 2
+
+
 def test_indelible_understands_what_llama_index_wrote(chat_store, store):
     chat_store.set_messages("ana", EVERY_KIND)
     first, second, third, *_ = store.get_history("ana")

@@ -21,6 +21,7 @@ from indelible.adapters.conversations import VisibleMessages, get_message
 from indelible.adapters.forms import (
     MessageParts,
     build_call,
+    get_extra,
     keep_form,
     read_forms,
     to_text_or_none,
@@ -46,6 +47,8 @@ FRAMEWORK: Final = "llama_index"
 _OTHERWISE: Final = {"developer": "system", "tool": "user"}
 # In a session's metadata: messages before this position are archived.
 _ARCHIVED_BEFORE: Final = f"{FRAMEWORK}_archived_before"
+# Beside the form of a message: it was added as an archived one.
+_ARCHIVED: Final = "archived"
 
 
 class IndelibleChatStore(BaseChatStore):
@@ -150,7 +153,8 @@ class IndelibleMemoryStore(AsyncDBChatStore):
     """The chat store of `Memory`: a queue of active messages, and archived ones before it.
 
     Archiving moves a mark in the session's metadata and hides nothing: `get_history` of the store
-    still has the whole conversation. What is deleted is hidden; `undo` brings it back.
+    still has the whole conversation. Messages that are added as archived say so themselves. What is
+    deleted is hidden; `undo` brings it back.
     """
 
     _store: AsyncMemoryStore = PrivateAttr()
@@ -191,9 +195,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Append messages as one batch."""
-        await _add(self._store, key, messages)
-        if status is MessageStatus.ARCHIVED:
-            await self._archive(key, await conversations.read_visible(self._store, key))
+        await _add(self._store, key, messages, archived=status is MessageStatus.ARCHIVED)
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
@@ -252,7 +254,11 @@ class IndelibleMemoryStore(AsyncDBChatStore):
             return shown
         before = _get_archive_mark((await self._store.session(key)).metadata)
         wanted = status is MessageStatus.ARCHIVED
-        entries = [entry for entry in shown.entries if (entry.position < before) is wanted]
+        entries = [
+            entry
+            for entry in shown.entries
+            if (entry.position < before or _was_added_archived(get_message(entry))) is wanted
+        ]
         return VisibleMessages(entries, shown.version)
 
     async def _archive(self, key: str, shown: VisibleMessages, *, restart: bool = False) -> None:
@@ -270,12 +276,19 @@ def _get_archive_mark(metadata: dict[str, JsonValue]) -> int:
     return mark if isinstance(mark, int) else 0
 
 
+def _was_added_archived(message: StoredMessage) -> bool:
+    return (get_extra(FRAMEWORK, message) or {}).get(_ARCHIVED) is True
+
+
 async def _get(store: AsyncMemoryStore, key: str) -> list[ChatMessage]:
     return [message for _, message in _to_llama_all(await store.get_history(key))]
 
 
-async def _add(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
-    batch = [_from_llama(message) for message in messages]
+async def _add(
+    store: AsyncMemoryStore, key: str, messages: list[ChatMessage], *, archived: bool = False
+) -> None:
+    beside = {_ARCHIVED: True} if archived else {}
+    batch = [_from_llama(message, **beside) for message in messages]
     await conversations.append(store, key, batch, identified=False)
 
 
@@ -313,7 +326,7 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
 # Forms
 
 
-def _from_llama(message: ChatMessage) -> StoredMessage:
+def _from_llama(message: ChatMessage, **beside: Any) -> StoredMessage:
     """Convert a message of LlamaIndex."""
     form = message.model_dump(mode="json")
     more = form.get("additional_kwargs") or {}
@@ -328,7 +341,7 @@ def _from_llama(message: ChatMessage) -> StoredMessage:
         # LlamaIndex rebuilds the same block from plain text.
         del form["blocks"]
         form["content"] = understood["content"] = text
-    return keep_form(FRAMEWORK, form, understood)
+    return keep_form(FRAMEWORK, form, understood, **beside)
 
 
 def _to_llama(message: StoredMessage) -> ChatMessage:
