@@ -253,10 +253,16 @@ def _to_memory(
             "value": dict(op.value or {}),
             "vector": None if vector is None else to_floats(vector),
             "embedder": None if vector is None else "unnamed",
-            "ttl_s": None if op.ttl is None else check_ttl_s(op.ttl * 60),
+            "ttl_s": _to_ttl_s(op.ttl),
             "metadata": {_TIMES: {"created_at": created, "updated_at": now}},
         },
     )
+
+
+def _to_ttl_s(minutes: float | None) -> float | None:
+    if minutes is not None and not minutes > 0:
+        raise UsageError(f"ttl is a number of minutes above 0, not {minutes!r}", value=minutes)
+    return None if minutes is None else check_ttl_s(minutes * 60)
 
 
 def _get_times(stored: StoredMemory | Memory) -> dict[str, Any]:
@@ -287,7 +293,8 @@ def _build_filter(wanted: Mapping[str, Any] | None, path: str = "value") -> dict
     """Build the filter of a search. A mapping without operators holds conditions on its keys."""
     conditions: dict[str, Any] = {}
     for key, condition in (wanted or {}).items():
-        name = f"{path}.{key}"
+        quoted = key.replace('"', '""')
+        name = f'{path}."{quoted}"'
         if not isinstance(condition, Mapping) or any(each.startswith("$") for each in condition):
             conditions[name] = condition
         else:
