@@ -3,6 +3,12 @@
 Adapters await the verbs of a store. For sync code, a `MemoryStore` is wrapped so that its awaits
 never suspend, and `run_blocking` runs the coroutine to its end. For async code, its calls run in
 threads. An `AsyncMemoryStore` is used directly, by async code only.
+
+    class History(StoreVariants):
+        async def _get_messages(self, store: AsyncMemoryStore, last: int) -> list[ChatMessage]:
+            return await store.get_history(self.session_id, last=last)
+
+        get_messages, aget_messages = make_pair(_get_messages)
 """
 
 from __future__ import annotations
@@ -10,13 +16,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from indelible import AsyncMemoryStore, MemoryStore, UsageError
 from indelible.core.uncancellable import UncancellableFuture
 
 T = TypeVar("T")
+P = ParamSpec("P")
+V_co = TypeVar("V_co", covariant=True)
 
 Store = MemoryStore | AsyncMemoryStore
 
@@ -57,6 +66,56 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         return cast("T", ended.value)
     work.close()
     raise AssertionError("a blocking store made its caller wait")
+
+
+class HasVariants(Protocol[V_co]):
+    """An adapter with its store, or what it has made of it, in both variants."""
+
+    @property
+    def _blocking(self) -> V_co:
+        """For `run_blocking`."""
+
+    @property
+    def _awaited(self) -> V_co:
+        """For async code."""
+
+
+class StoreVariants:
+    """An adapter of a store."""
+
+    _store: Store
+
+    @property
+    def _blocking(self) -> AsyncMemoryStore:
+        return to_blocking(self._store)
+
+    @property
+    def _awaited(self) -> AsyncMemoryStore:
+        return to_async(self._store)
+
+
+A = TypeVar("A", bound=HasVariants[Any])
+
+
+def make_pair(
+    work: Callable[Concatenate[A, Any, P], Coroutine[Any, Any, T]],
+) -> tuple[Callable[Concatenate[A, P], T], Callable[Concatenate[A, P], Coroutine[Any, Any, T]]]:
+    """Make the blocking and the async method of an adapter from one that takes a variant."""
+
+    def call(self: A, /, *args: P.args, **named: P.kwargs) -> T:
+        return run_blocking(work(self, self._blocking, *args, **named))
+
+    async def call_async(self: A, /, *args: P.args, **named: P.kwargs) -> T:
+        return await work(self, self._awaited, *args, **named)
+
+    signature = inspect.signature(work)
+    own, _, *others = signature.parameters.values()
+    methods: tuple[Any, Any] = call, call_async
+    for method in methods:
+        functools.update_wrapper(method, work)
+        method.__name__ = work.__name__.removeprefix("_")
+        method.__signature__ = signature.replace(parameters=[own, *others])
+    return methods
 
 
 class _AwaitableStore:
