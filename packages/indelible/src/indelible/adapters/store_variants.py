@@ -13,15 +13,13 @@ threads. An `AsyncMemoryStore` is used directly, by async code only.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from indelible import AsyncMemoryStore, MemoryStore, UsageError
-from indelible.core.uncancellable import UncancellableFuture
+from indelible.core.uncancellable import call_in_thread
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -45,7 +43,7 @@ def to_async(store: Store) -> AsyncMemoryStore:
     """Return the store with awaitable verbs."""
     if isinstance(store, AsyncMemoryStore):
         return store
-    return cast("AsyncMemoryStore", _AwaitableStore(store, _call_in_thread))
+    return cast("AsyncMemoryStore", _AwaitableStore(store, call_in_thread))
 
 
 def to_blocking(store: Store) -> AsyncMemoryStore:
@@ -136,21 +134,3 @@ class _AwaitableStore:
 
 async def _call_directly(work: Callable[[], T]) -> T:
     return work()
-
-
-async def _call_in_thread(work: Callable[[], T]) -> T:
-    """Call in a thread. A cancelled caller still waits until the outcome is known."""
-    loop = asyncio.get_running_loop()
-    outcome: UncancellableFuture[T] = UncancellableFuture(loop=loop)
-    context = contextvars.copy_context()
-    future = loop.run_in_executor(None, functools.partial(context.run, work))
-
-    def copy_outcome(done: asyncio.Future[T]) -> None:
-        error = done.exception()
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(done.result())
-
-    future.add_done_callback(copy_outcome)
-    return await outcome
