@@ -34,6 +34,7 @@ from indelible.adapters.store_variants import (
     to_async,
 )
 from indelible.core.extras import need_extra
+from indelible.core.plans import sessions
 from indelible.core.tool_calls import parse_call
 
 with need_extra("llama-index"):
@@ -254,11 +255,20 @@ class IndelibleMemoryStore(AsyncDBChatStore):
     async def _archive(self, key: str, shown: VisibleMessages, *, restart: bool = False) -> None:
         """Archive these messages and all before them; `restart` discards the earlier mark."""
         mark = shown.entries[-1].position + 1 if shown.entries else 0
-        metadata: dict[str, Any] = (await self._store.session(key)).metadata
-        before = _get_archive_mark(metadata)
-        after = mark if restart else max(mark, before)
-        if after != before:
-            await self._store.set_metadata(key, {**metadata, _ARCHIVED_BEFORE: after})
+
+        def move_mark(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+            before = _get_archive_mark(metadata)
+            after = mark if restart else max(mark, before)
+            return metadata if after == before else {**metadata, _ARCHIVED_BEFORE: after}
+
+        # A blocking store is wrapped.
+        settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
+
+        async def attempt() -> None:
+            plan = sessions.change_metadata(settings, key, move_mark)
+            await self._store._run(plan)  # noqa: SLF001 (our own)
+
+        await conversations.retry(key, attempt)
 
 
 def _get_archive_mark(metadata: dict[str, JsonValue]) -> int:
