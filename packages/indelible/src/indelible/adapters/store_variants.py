@@ -23,7 +23,6 @@ from indelible.core.uncancellable import call_in_thread
 
 T = TypeVar("T")
 P = ParamSpec("P")
-V_co = TypeVar("V_co", covariant=True)
 
 Store = MemoryStore | AsyncMemoryStore
 
@@ -66,20 +65,18 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a blocking store made its caller wait")
 
 
-class HasVariants(Protocol[V_co]):
-    """An adapter with its store, or what it has made of it, in both variants."""
+class HasVariants(Protocol):
+    """An adapter with its store, or what it has made of it, for `run_blocking` and awaited."""
 
     @property
-    def _blocking(self) -> V_co:
-        """For `run_blocking`."""
+    def _blocking(self) -> Any: ...
 
     @property
-    def _awaited(self) -> V_co:
-        """For async code."""
+    def _awaited(self) -> Any: ...
 
 
 class StoreVariants:
-    """An adapter of a store."""
+    """An adapter whose methods take its store."""
 
     _store: Store
 
@@ -92,7 +89,7 @@ class StoreVariants:
         return to_async(self._store)
 
 
-A = TypeVar("A", bound=HasVariants[Any])
+A = TypeVar("A", bound=HasVariants)
 
 
 def make_pair(
