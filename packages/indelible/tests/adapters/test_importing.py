@@ -7,11 +7,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+import redis
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 import indelible
 from indelible.adapters.langchain import IndelibleChatMessageHistory
-from indelible.adapters.langchain_import import histories, import_histories
+from indelible.adapters.langchain_import import histories, import_histories, open_postgres
 from tests.support import postgres_server
 
 with warnings.catch_warnings():
@@ -142,6 +143,26 @@ def test_what_is_no_history_is_named_and_nothing_of_it_comes_in(wrong, tmp_path)
         with pytest.raises(indelible.FormatError, match="bad"):
             import_histories(store, histories(str(tmp_path / "bad.json")))
         assert store.list_sessions().ids == []
+
+
+def test_a_key_that_is_not_text_is_named(tmp_path):
+    url = in_redis(tmp_path)
+    with redis.Redis.from_url(url) as client:
+        client.rpush(b"message_store:\xff", "{}")
+    with pytest.raises(indelible.FormatError, match=r"message_store:\\xff.* is not UTF-8"):
+        list(histories(url))
+
+
+def test_an_error_of_an_import_is_not_one_of_the_url():
+    url = postgres_server.fresh_database()
+    with pytest.raises(UnicodeDecodeError), open_postgres(url):
+        b"\xff".decode()
+    unread = pytest.raises(indelible.UnavailableError, match="cannot be read: the query has 1")
+    with unread, open_postgres(url) as connection:
+        connection.execute("SELECT %s", [])
+    wrong = pytest.raises(indelible.UnavailableError, match="is not a URL of a PostgreSQL server")
+    with wrong, open_postgres("postgresql://localhost/db?no=such"):
+        pass
 
 
 def command(folder, *arguments):

@@ -1,8 +1,10 @@
 """indelible as a checkpointer of LangGraph: its own conformance kit, its graphs, and sharing."""
 
+import gc
 import sys
 import threading
 from base64 import b64decode
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TypedDict
 
@@ -21,7 +23,7 @@ from langgraph.types import Command
 import indelible
 from indelible.adapters import checkpoint_reader, checkpoint_threads
 from indelible.adapters.checkpoint_reader import ThreadCache
-from indelible.adapters.checkpoint_records import parse_pack
+from indelible.adapters.checkpoint_records import CheckpointRecord, parse_pack
 from indelible.adapters.checkpoint_threads import Threads
 from indelible.adapters.langgraph import IndelibleSaver, Keep, PruneReceipt
 from indelible.core.plans import checkpoints
@@ -882,6 +884,34 @@ def test_decoding_imports_nothing_beyond_the_allowlist(store, config, tmp_path, 
     assert "named_by_bytes" not in sys.modules
 
 
+def count_records():
+    """Count the checkpoints that this process keeps in memory."""
+    gc.collect()
+    return sum(isinstance(each, CheckpointRecord) for each in gc.get_objects())
+
+
+def test_an_id_that_is_not_stored_is_not_looked_for_in_every_record(store, saver, config):
+    for number in range(400):
+        checkpoint = empty_checkpoint() | {"id": f"{number:04}"}
+        config = saver.put(config, checkpoint, {}, {})
+    absent = {"configurable": {**config["configurable"], "checkpoint_id": "0100x"}}
+    before = count_records()
+    fresh = IndelibleSaver(store)
+    assert fresh.get_tuple(absent) is None
+    assert count_records() - before < 200
+
+
+def test_a_list_keeps_no_more_than_the_cache_may_hold(store, saver, config, monkeypatch):
+    for number in range(400):
+        config = put(saver, config, {"messages": messages(1)}, version=number)
+    monkeypatch.setattr(checkpoint_reader, "_BYTES_CACHED", 0)
+    before = count_records()
+    listed = IndelibleSaver(store).list(THREAD)
+    for number in range(399, 0, -1):
+        assert next(listed).metadata["step"] == number
+    assert count_records() - before < 100
+
+
 # Packing and retention
 
 
@@ -1114,6 +1144,15 @@ def test_retention_keeps_the_newest_and_those_of_the_last_days(store, config):
     assert saver.prune(strategy=Keep(days=0)).kept == 1
     assert saver.prune(strategy="delete").erased == 1
     assert list(saver.list(THREAD)) == []
+
+
+def test_a_time_without_a_time_zone_is_in_utc(store, saver, config):
+    days_ago = [0, 3, 1, 0]
+    for number, days in enumerate(days_ago):
+        time = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=days)
+        checkpoint = build({}, number) | {"ts": time.isoformat()}
+        config = saver.put(config, checkpoint, {}, {})
+    assert saver.prune(strategy=Keep(days=2)) == PruneReceipt(threads=1, kept=3, erased=1)
 
 
 def test_what_is_pruned_is_in_no_pack(store, saver, config):

@@ -87,6 +87,27 @@ def test_filters_find_what_the_store_of_langgraph_finds(items, prefix, where):
     assert names(items.search(prefix, filter=where, limit=100)) == wanted
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"a.b": 1},
+        {"a": {"b": 1}},
+        {'"a"': {"x.y": 1}},
+        {'"a"': {"x": {"y": 1}}},
+        {"b\\": {"$gte": 2}},
+    ],
+    ids=str,
+)
+def test_keys_with_dots_and_quotes_are_not_paths(items, where):
+    theirs = InMemoryStore()
+    for each in (items, theirs):
+        each.put(FOOD, "nested", {"a": {"b": 1}, '"a"': {"x": {"y": 1}}, "b\\": 1})
+        each.put(FOOD, "flat", {"a.b": 1, '"a"': {"x.y": 1}, "b\\": 2})
+    wanted = names(theirs.search(FOOD, filter=where))
+    assert len(wanted) == 1
+    assert names(items.search(FOOD, filter=where)) == wanted
+
+
 def test_pages_are_disjoint_and_complete(items):
     put_all(items)
     pages = [items.search((), limit=2, offset=at) for at in (0, 2, 4)]
@@ -133,14 +154,14 @@ def test_an_item_is_stored_though_its_embedder_fails(store, caplog):
     items = IndelibleLangGraphStore(store, index={"dims": 8, "embed": fail})
     with caplog.at_level(logging.WARNING, "indelible.langgraph"):
         items.put(FOOD, "tea", {"text": "green tea"})
-    assert "the embedder failed with OSError" in caplog.text
+    assert "failed with OSError: words alone count" in caplog.text
     assert "green tea" not in caplog.text
     assert items.search((), query="tea")[0].key == "tea", "by words alone"
 
 
 def test_an_embedder_of_single_texts_is_refused(store):
     items = IndelibleLangGraphStore(store, index={"dims": 2, "embed": lambda text: [1.0, 2.0]})
-    with pytest.raises(indelible.UsageError, match="a list of texts"):
+    with pytest.raises(indelible.UsageError, match="2 vectors for 1 texts"):
         items.put(FOOD, "tea", {"text": "green tea"})
     assert items.get(FOOD, "tea") is None
 
@@ -208,6 +229,12 @@ def test_an_item_expires_unless_reading_renews_it(url):
         now_s[0] += timedelta(minutes=2).total_seconds()
         assert items.get(FOOD, "tea") is None
         assert [item.key for item in items.search(())] == ["milk"]
+
+
+@pytest.mark.parametrize("minutes", [-1, 0])
+def test_a_ttl_that_is_not_positive_is_refused_in_minutes(items, minutes):
+    with pytest.raises(indelible.UsageError, match=f"a number of minutes above 0, not {minutes}"):
+        items.put(FOOD, "tea", {"text": "tea"}, ttl=minutes)
 
 
 def test_a_rollback_brings_items_back(items, store):

@@ -7,6 +7,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 import indelible
 from indelible.adapters.llama_index import IndelibleChatStore, IndelibleMemoryStore
+from indelible.core.operations import SetMetadata
 
 CALLS = [{"id": "c-1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 EVERY_KIND = [
@@ -134,6 +135,35 @@ async def test_archiving_hides_nothing_from_others_and_survives_a_rollback(queue
     assert await queue.get_messages("ana") == messages[1:]
     await queue.undo("ana")
     assert len(await queue.get_messages("ana", status=None)) == 4
+
+
+async def test_archiving_keeps_what_others_set_meanwhile(store, monkeypatch):
+    queue = IndelibleMemoryStore(store)
+    await queue.add_messages("ana", numbered(5))
+    perform = store._backend.perform
+
+    def set_others_first(op):
+        """Do what the application and another worker do between a read and a write."""
+        if isinstance(op, SetMetadata):
+            monkeypatch.setattr(store._backend, "perform", perform)
+            store.set_metadata("ana", {"llama_index_archived_before": 3, "team": "support"})
+        return perform(op)
+
+    monkeypatch.setattr(store._backend, "perform", set_others_first)
+    await queue.archive_oldest_messages("ana", 1)
+    assert store.session("ana").metadata["team"] == "support"
+    assert await queue.count_messages("ana") == 2
+
+
+async def test_messages_that_are_added_as_archived_archive_no_others(queue):
+    messages = numbered(4)
+    await queue.add_messages("ana", messages[:2])
+    await queue.add_messages("ana", messages[2:3], MessageStatus.ARCHIVED)
+    await queue.add_message("ana", messages[3])
+    assert await queue.get_messages("ana") == [*messages[:2], messages[3]]
+    assert await queue.get_messages("ana", status=MessageStatus.ARCHIVED) == messages[2:3]
+    assert await queue.archive_oldest_messages("ana", 1) == messages[:1]
+    assert await queue.count_messages("ana") == 2
 
 
 def test_indelible_understands_what_llama_index_wrote(chat_store, store):

@@ -111,6 +111,17 @@ async def test_the_sdk_understands_what_others_wrote(store):
     ]
 
 
+async def test_pop_takes_a_message_of_another_framework_with_all_its_items(store):
+    session = IndelibleSession("ana", store)
+    call = {"id": "c", "name": "f", "args": {}}
+    store.add_message("ana", "user", "Hello")
+    store.add_messages("ana", [{"role": "assistant", "content": "I look.", "tool_calls": [call]}])
+    assert (await session.pop_item())["type"] == "function_call"
+    assert await session.get_items() == [{"role": "user", "content": "Hello"}]
+    store.undo("ana")
+    assert len(await session.get_items()) == 3
+
+
 async def test_an_identified_batch_is_there_once_and_can_come_back(session):
     await session.add_items([CALL])
     await session.add_items([CALL])

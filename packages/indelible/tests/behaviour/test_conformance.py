@@ -322,9 +322,9 @@ def list_sessions(engine, dead, where, order, limit):
     return ListSessions(engine.prefix, None, limit if order else 10, dead, where=where, order=order)
 
 
-def set_metadata(engine, session, metadata, choice, ttl_s):
+def set_metadata(engine, session, metadata, choice, ttl_s, replaces):
     version = expected_version(engine, session, choice)
-    return SetMetadata(engine.name(session), metadata, version, ttl_s)
+    return SetMetadata(engine.name(session), metadata, version, ttl_s, replaces)
 
 
 def quarantine(engine, session):
@@ -405,7 +405,12 @@ COMMANDS = {
     ReadSnapshots: plain(ReadSnapshots, st.sampled_from([None, ("s1",), ("s2", "none")])),
     DeleteSnapshot: plain(DeleteSnapshot, SNAPSHOTS),
     SetMetadata: command(
-        set_metadata, SESSIONS, st.sampled_from([b"{}", b'{"a":1}']), VERSIONS, TTL
+        set_metadata,
+        SESSIONS,
+        st.sampled_from([b"{}", b'{"a":1}']),
+        VERSIONS,
+        TTL,
+        st.sampled_from([None, b"{}", b'{"a":1}']),
     ),
     ListSessions: command(
         list_sessions,

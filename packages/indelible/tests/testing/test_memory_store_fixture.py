@@ -90,6 +90,41 @@ def test_on_a_server_every_session_is_erased(run, tmp_path):
         server.stop()
 
 
+def test_a_store_that_cannot_be_opened_is_one_error(pytester, run):
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        @pytest.fixture
+        def memory_store_url(tmp_path):
+            return f"sqlite:///{tmp_path}/missing/agent.db"
+
+        def test_async(async_memory_store):
+            asyncio.run(async_memory_store.add_message("ana", "user", "hello"))
+        """
+    )
+    run().assert_outcomes(errors=1)
+
+
+def test_a_store_is_closed_in_another_loop_than_it_was_used_in(pytester, run):
+    pytester.makepyfile(
+        """
+        import asyncio
+        import indelible
+        import pytest
+
+        @pytest.mark.parametrize("memory_store_url", ["memory:", "sqlite:"])
+        def test_async(async_memory_store):
+            asyncio.run(async_memory_store.add_message("ana", "user", "hello"))
+            asyncio.run(async_memory_store.close())
+            with pytest.raises(indelible.ClosedError):
+                asyncio.run(async_memory_store.get_history("ana"))
+        """
+    )
+    run().assert_outcomes(passed=2)
+
+
 async def test_it_works_in_a_loop_that_runs_already(async_memory_store):
     await async_memory_store.save_context("ana", "hello", "hi")
     assert len(await async_memory_store.get_history("ana")) == 2

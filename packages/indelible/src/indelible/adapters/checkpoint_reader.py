@@ -199,13 +199,17 @@ class ThreadReader:
     ) -> CheckpointRecord | None:
         """Find a checkpoint by its id in many records, newest first; by bisection if ids grow."""
         (newest,) = await self._load(state, positions[:1])
-        low, high = 0, len(positions) if newest.greatest is None else 0
-        while low < high:
-            middle = (low + high) // 2
-            (found,) = await self._load(state, [positions[middle]])
-            if found.id == checkpoint_id:
-                return found
-            low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
+        if newest.greatest is None:
+            low, high = 0, len(positions)
+            while low < high:
+                middle = (low + high) // 2
+                (found,) = await self._load(state, [positions[middle]])
+                if found.id == checkpoint_id:
+                    return found
+                low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
+            # With a rollback that was undone, ids may not grow in this view.
+            if state.head.generation == 0:
+                return None
         # The newest of several records of one id counts.
         for start in range(0, len(positions), _PAGE):
             for found in await self._load(state, positions[start : start + _PAGE]):
@@ -273,6 +277,8 @@ class ThreadReader:
                 )
                 positions = sorted({*positions, *packed})
             page = positions[: -_PAGE - 1 : -1]
+            # A cache that has become too large was dropped: go on with another one.
+            state = self._get_state(session, state.head)
             # The next pack may hold records between these and older ones.
             page = [at for at in page if not packs or at > packs[-1].last]
             del positions[len(positions) - len(page) :]

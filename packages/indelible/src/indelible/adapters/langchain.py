@@ -12,7 +12,7 @@ from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
 from indelible.adapters.langchain_forms import from_dict, to_dicts
-from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
+from indelible.adapters.store_variants import make_pair, run_blocking
 from indelible.core.extras import need_extra
 
 with need_extra("langchain"):
@@ -31,35 +31,25 @@ class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """The visible messages, in order."""
-        found = run_blocking(to_blocking(self._store).get_history(self.session_id))
-        return messages_from_dict(to_dicts(found))
+        return run_blocking(self._get_messages(self._blocking))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return the visible messages, in order."""
-        found = await to_async(self._store).get_history(self.session_id)
-        return messages_from_dict(to_dicts(found))
+        return await self._get_messages(self._awaited)
 
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+    async def _get_messages(self, store: AsyncMemoryStore) -> list[BaseMessage]:
+        return messages_from_dict(to_dicts(await store.get_history(self.session_id)))
+
+    async def _add_messages(self, store: AsyncMemoryStore, messages: Sequence[BaseMessage]) -> None:
         """Append messages as one batch."""
-        store = to_blocking(self._store)
-        run_blocking(_append(store, self.session_id, messages))
+        stored = [from_dict(message_to_dict(message)) for message in messages]
+        identified = any(message.id for message in messages)
+        await conversations.append(store, self.session_id, stored, identified=identified)
 
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages as one batch."""
-        await _append(to_async(self._store), self.session_id, messages)
+    add_messages, aadd_messages = make_pair(_add_messages)
 
-    def clear(self) -> None:
+    async def _clear(self, store: AsyncMemoryStore) -> None:
         """Hide all messages; nothing is deleted."""
-        run_blocking(to_blocking(self._store).clear(self.session_id))
+        await store.clear(self.session_id)
 
-    async def aclear(self) -> None:
-        """Hide all messages; nothing is deleted."""
-        await to_async(self._store).clear(self.session_id)
-
-
-async def _append(
-    store: AsyncMemoryStore, session_id: str, messages: Sequence[BaseMessage]
-) -> None:
-    stored = [from_dict(message_to_dict(message)) for message in messages]
-    identified = any(message.id for message in messages)
-    await conversations.append(store, session_id, stored, identified=identified)
+    clear, aclear = make_pair(_clear)

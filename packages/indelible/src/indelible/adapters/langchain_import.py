@@ -192,15 +192,15 @@ def open_postgres(url: str) -> Iterator[psycopg.Connection]:
             f"{format_target(url)} needs the package psycopg: {format_install_command('postgres')}"
         ) from None
     try:
-        with psycopg.connect(url) as connection:
+        try:
+            connection = psycopg.connect(url)
+        except (psycopg.ProgrammingError, UnicodeDecodeError):
+            # libpq quotes the part of a URL that it cannot read, which may be the password.
+            raise UnavailableError(
+                f"{format_target(url)} is not a URL of a PostgreSQL server"
+            ) from None
+        with connection:
             yield connection
-    except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
-        if getattr(error, "sqlstate", None) is not None:
-            raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
-        # libpq quotes the part of a URL that it cannot read, which may be the password.
-        raise UnavailableError(
-            f"{format_target(url)} is not a URL of a PostgreSQL server"
-        ) from None
     except psycopg.Error as error:
         raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
 
@@ -224,13 +224,22 @@ def _read_redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
         ) from None
     pattern = "".join(f"[{each}]" if each in "*?[" else each for each in prefix) + "*"
     try:
-        with redis.Redis.from_url(url) as client:
-            for key in client.scan_iter(pattern, _type="list"):
-                # The newest is first.
-                messages: Any = client.lrange(key, 0, -1)
-                yield key.decode().removeprefix(prefix), messages[::-1]
+        client = redis.Redis.from_url(url)
     except ValueError:
         # Its words may quote the URL, and with it the password.
         raise UnavailableError(f"{format_target(url)} is not a URL of a Redis server") from None
+    try:
+        with client:
+            for key in client.scan_iter(pattern, _type="list"):
+                # The newest is first.
+                messages: Any = client.lrange(key, 0, -1)
+                yield _decode_key(key).removeprefix(prefix), messages[::-1]
     except redis.RedisError as error:
         raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
+
+
+def _decode_key(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise FormatError(f"the key {key!r} is not UTF-8, so it names no session") from None

@@ -6,14 +6,14 @@ A step appends its new values and the record of its checkpoint, in one batch. Va
 already has are referred to, not stored again: they are compared by their serialized bytes, never by
 identity. How a checkpoint is stored, and how it is read:
 
-    IndelibleSaver.put             builds the header: the checkpoint without its channels
+    IndelibleSaver._put            builds the header: the checkpoint without its channels
       Threads.append_checkpoint    finds the newest checkpoint and the parent, usually in the cache
         records.split              serializes a channel that changed: a list or a dict in parts
         _NewValues.add_all         finds the positions of parts that are stored already
         records.build_record       channels as ranges of positions, as a difference to the parent
         Threads._append            new parts and the record, if the thread is still at its version
 
-    IndelibleSaver.get_tuple
+    IndelibleSaver._get_tuple
       ThreadReader.find            the newest record of the namespace, or that of an id
       ThreadReader.read_writes     the writes for it
       ThreadReader.read_values     what both refer to: from the cache, the log, or packs
@@ -53,6 +53,7 @@ from indelible.adapters.conversations import retry
 from indelible.adapters.store_variants import (
     Store,
     check_store,
+    make_pair,
     run_blocking,
     to_async,
     to_blocking,
@@ -143,11 +144,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _awaited(self) -> Threads:
         return Threads(to_async(self._store), blocks=False)
 
-    # The interface of LangGraph, blocking
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint, or the newest one of its thread and namespace."""
-        return run_blocking(self._get_tuple(self._blocking, config))
+    # The interface of LangGraph
 
     def list(
         self,
@@ -162,63 +159,6 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         while (each := run_blocking(_get_next(found))) is not None:
             yield each
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Store a checkpoint."""
-        return run_blocking(self._put(self._blocking, config, checkpoint, metadata, new_versions))
-
-    def put_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Store writes of a task, once for each task and index."""
-        run_blocking(self._put_writes(self._blocking, config, writes, task_id, task_path))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread."""
-        run_blocking(self._blocking.forget(build_session(thread_id)))
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of runs, in all threads."""
-        run_blocking(self._delete_for_runs(self._blocking, run_ids))
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with all its checkpoints and writes."""
-        run_blocking(
-            self._blocking.copy(build_session(source_thread_id), build_session(target_thread_id))
-        )
-
-    def prune(  # type: ignore[override]  # LangGraph returns nothing
-        self, thread_ids: Sequence[str] | None = None, *, strategy: Strategy | None = None
-    ) -> PruneReceipt:
-        """Erase checkpoints of these threads, or of all.
-
-        `strategy` says what to `Keep`: "keep_latest" keeps the newest of each namespace, "delete"
-        nothing. The default is the saver's `retention`, or "keep_latest".
-        """
-        return run_blocking(self._prune(self._blocking, thread_ids, strategy))
-
-    def compact(self, thread_ids: Sequence[str] | None = None) -> PruneReceipt:
-        """Pack and compress these threads, or all, except for their newest checkpoints.
-
-        All checkpoints stay readable. Snapshots that were taken before keep the unpacked entries.
-        """
-        return run_blocking(self._compact(self._blocking, thread_ids))
-
-    # The interface of LangGraph, async
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint, or the newest one of its thread and namespace."""
-        return await self._get_tuple(self._awaited, config)
-
     async def alist(
         self,
         config: RunnableConfig | None,
@@ -231,60 +171,6 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         async for each in self._list(self._awaited, config, filter, before, limit):
             yield each
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Store a checkpoint."""
-        return await self._put(self._awaited, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Store writes of a task, once for each task and index."""
-        await self._put_writes(self._awaited, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Erase a thread."""
-        await self._awaited.forget(build_session(thread_id))
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of runs, in all threads."""
-        await self._delete_for_runs(self._awaited, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with all its checkpoints and writes."""
-        await self._awaited.copy(build_session(source_thread_id), build_session(target_thread_id))
-
-    async def aprune(  # type: ignore[override]  # LangGraph returns nothing
-        self, thread_ids: Sequence[str] | None = None, *, strategy: Strategy | None = None
-    ) -> PruneReceipt:
-        """Do what `prune` does."""
-        return await self._prune(self._awaited, thread_ids, strategy)
-
-    async def acompact(self, thread_ids: Sequence[str] | None = None) -> PruneReceipt:
-        """Do what `compact` does."""
-        return await self._compact(self._awaited, thread_ids)
-
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what delta channels are rebuilt from: a value, and the writes since."""
-        return run_blocking(self._get_delta_history(self._blocking, config, channels))
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what delta channels are rebuilt from: a value, and the writes since."""
-        return await self._get_delta_history(self._awaited, config, channels)
-
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the version after another: a number that sorts, and a random part."""
         del channel
@@ -292,14 +178,15 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         # The random part distinguishes concurrent writers.
         return f"{number + 1:032}.{random.random():016}"  # noqa: S311 (not for security)
 
-    # The implementation of both
-
     async def _get_tuple(self, threads: Threads, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint, or the newest one of its thread and namespace."""
         place = _parse_place(config)
         built = await retry(place.session, partial(self._find_tuple, threads, place))
         if built is not None and place.checkpoint_id is None:
             built.config["configurable"][_NEWEST] = True
         return built
+
+    get_tuple, aget_tuple = make_pair(_get_tuple)
 
     async def _find_tuple(self, threads: Threads, place: _Place) -> CheckpointTuple | None:
         found = await threads.find(*place)
@@ -373,12 +260,15 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             pending_writes=pending,
         )
 
-    async def _get_delta_history(
-        self, threads: Threads, config: RunnableConfig, channels: Sequence[str]
+    async def _get_delta_channel_history(
+        self, threads: Threads, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what delta channels are rebuilt from: a value, and the writes since."""
         place = _parse_place(config)
         read = partial(self._read_delta_history, threads, place, channels)
         return await retry(place.session, read)
+
+    get_delta_channel_history, aget_delta_channel_history = make_pair(_get_delta_channel_history)
 
     async def _read_delta_history(
         self, threads: Threads, place: _Place, channels: Sequence[str]
@@ -423,6 +313,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        """Store a checkpoint."""
         session, namespace, parent = _parse_place(config)
         dump = self.serde.dumps_typed
         values = checkpoint["channel_values"]
@@ -446,14 +337,17 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         await threads.append_checkpoint(session, draft, continues=self._refuses and newest)
         return _build_config(session, namespace, checkpoint["id"], newest=newest)
 
+    put, aput = make_pair(_put)
+
     async def _put_writes(
         self,
         threads: Threads,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
         task_id: str,
-        task_path: str,
+        task_path: str = "",
     ) -> None:
+        """Store writes of a task, once for each task and index."""
         session, namespace, _ = _parse_place(config)
         checkpoint_id = config["configurable"]["checkpoint_id"]
         dumped = [
@@ -462,9 +356,34 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         ]
         await threads.append_writes(session, namespace, checkpoint_id, task_id, task_path, dumped)
 
+    put_writes, aput_writes = make_pair(_put_writes)
+
+    async def _delete_thread(self, threads: Threads, thread_id: str) -> None:
+        """Erase a thread."""
+        await threads.forget(build_session(thread_id))
+
+    delete_thread, adelete_thread = make_pair(_delete_thread)
+
+    async def _copy_thread(
+        self, threads: Threads, source_thread_id: str, target_thread_id: str
+    ) -> None:
+        """Copy a thread with all its checkpoints and writes."""
+        await threads.copy(build_session(source_thread_id), build_session(target_thread_id))
+
+    copy_thread, acopy_thread = make_pair(_copy_thread)
+
     async def _prune(
-        self, threads: Threads, thread_ids: Sequence[str] | None, strategy: Strategy | None
+        self,
+        threads: Threads,
+        thread_ids: Sequence[str] | None = None,
+        *,
+        strategy: Strategy | None = None,
     ) -> PruneReceipt:
+        """Erase checkpoints of these threads, or of all.
+
+        `strategy` says what to `Keep`: "keep_latest" keeps the newest of each namespace, "delete"
+        nothing. The default is the saver's `retention`, or "keep_latest".
+        """
         strategy = strategy or self._retention or "keep_latest"
         if strategy == "keep_latest":
             strategy = Keep()
@@ -477,16 +396,28 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         number = erased = 0
         async for session in _iter_threads(threads, thread_ids):
             number += 1
-            erased += len([each async for each in threads.iter_checkpoints(session)])
+            async for _ in threads.iter_checkpoints(session):
+                erased += 1
             await threads.forget(session)
         return PruneReceipt(threads=number, erased=erased)
 
-    async def _compact(self, threads: Threads, thread_ids: Sequence[str] | None) -> PruneReceipt:
+    prune, aprune = make_pair(_prune)  # type: ignore[assignment]  # LangGraph returns nothing
+
+    async def _compact(
+        self, threads: Threads, thread_ids: Sequence[str] | None = None
+    ) -> PruneReceipt:
+        """Pack and compress these threads, or all, except for their newest checkpoints.
+
+        All checkpoints stay readable. Snapshots that were taken before keep the unpacked entries.
+        """
         receipt = await self._rewrite(threads, thread_ids, lambda _, found: found, always=True)
         await threads.clear_free_space()
         return receipt
 
+    compact, acompact = make_pair(_compact)
+
     async def _delete_for_runs(self, threads: Threads, run_ids: Sequence[str]) -> None:
+        """Erase the checkpoints of runs, in all threads."""
         unwanted = set(_check_ids(run_ids))
 
         def choose(session: str, found: Sequence[ListedCheckpoint]) -> Sequence[ListedCheckpoint]:
@@ -495,6 +426,8 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
             return self._add_sources(session, found, kept)
 
         await self._rewrite(threads, None, choose)
+
+    delete_for_runs, adelete_for_runs = make_pair(_delete_for_runs)
 
     async def _rewrite(
         self,
@@ -525,8 +458,7 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         for checkpoint in found:
             counts[checkpoint.namespace] += 1
             if counts[checkpoint.namespace] <= keep.last or (
-                since is not None
-                and datetime.fromisoformat(self._load_body(session, checkpoint)["ts"]) >= since
+                since is not None and self._load_time(session, checkpoint) >= since
             ):
                 kept.append(checkpoint)
         return self._add_sources(session, found, kept)
@@ -565,6 +497,11 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _load_metadata(self, session: str, checkpoint: CheckpointHeader) -> Any:
         with _name_decoding_errors(session, checkpoint.id, "metadata"):
             return self._load(checkpoint.metadata)
+
+    def _load_time(self, session: str, checkpoint: CheckpointHeader) -> datetime:
+        with _name_decoding_errors(session, checkpoint.id, "the time"):
+            time = datetime.fromisoformat(self._load_body(session, checkpoint)["ts"])
+        return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
     def _load_body(self, session: str, checkpoint: CheckpointHeader) -> Any:
         with _name_decoding_errors(session, checkpoint.id, "the body"):

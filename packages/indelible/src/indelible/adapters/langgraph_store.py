@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from indelible import AsyncMemoryStore, Memory, UsageError
+from indelible import AsyncMemoryStore, Memory, UnavailableError, UsageError
 from indelible.adapters.checkpoint_reader import THREAD_PREFIX
 from indelible.adapters.conversations import iter_pages, iter_session_ids
 from indelible.adapters.store_variants import (
@@ -24,7 +24,7 @@ from indelible.adapters.store_variants import (
     to_async,
     to_blocking,
 )
-from indelible.core.embedding import to_floats
+from indelible.core.embedding import NO_EMBEDDER, Vector, embed, embed_async, to_embedder
 from indelible.core.extras import need_extra
 from indelible.core.plans.append import validate
 from indelible.core.plans.memories import build_collection_id, parse_collection_id
@@ -75,8 +75,8 @@ class IndelibleLangGraphStore(BaseStore):
         self._store = check_store(store)
         self.ttl_config = ttl
         self._fields = (index or {}).get("fields")
-        embed = (index or {}).get("embed")
-        self._embeddings = None if embed is None else ensure_embeddings(embed)
+        given = (index or {}).get("embed")
+        self._embedder = None if given is None else to_embedder(ensure_embeddings(given))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations."""
@@ -137,7 +137,7 @@ class IndelibleLangGraphStore(BaseStore):
         """Rank the items by their words, and by vectors if there is an index."""
         if op.limit < 1:
             return []
-        query: str | tuple[str, Sequence[float]] = text
+        query: str | tuple[str, Vector] = text
         if (vectors := await self._embed([text], query=True, blocks=blocks)) is not None:
             query = text, vectors[0]
         hits = await store.search(
@@ -191,10 +191,10 @@ class IndelibleLangGraphStore(BaseStore):
 
     async def _compute_vectors(
         self, ops: Sequence[PutOp], texts: Sequence[str | None], *, blocks: bool
-    ) -> list[Sequence[float] | None]:
+    ) -> list[Vector | None]:
         """Compute a vector for each item; none if that fails: they are still found by words."""
-        vectors: list[Sequence[float] | None] = [None] * len(ops)
-        if self._embeddings is None:
+        vectors: list[Vector | None] = [None] * len(ops)
+        if self._embedder is None:
             return vectors
         # Without index fields, the whole item is embedded.
         wanted = {
@@ -209,38 +209,22 @@ class IndelibleLangGraphStore(BaseStore):
         return vectors
 
     async def _embed(
-        self, texts: list[str], *, blocks: bool, query: bool = False
-    ) -> list[Sequence[float]] | None:
+        self, texts: Sequence[str], *, blocks: bool, query: bool = False
+    ) -> list[Vector] | None:
         """Compute the vectors of texts; None, and a warning in the log, if the embedder fails."""
-        embeddings = self._embeddings
-        if embeddings is None or not texts:
+        if self._embedder is None:
             return None
         try:
-            if query:
-                (text,) = texts
-                found = (
-                    embeddings.embed_query(text) if blocks else await embeddings.aembed_query(text)
-                )
-                vectors: list[Sequence[float]] = [found]
-            elif blocks:
-                vectors = list(embeddings.embed_documents(texts))
-            else:
-                vectors = list(await embeddings.aembed_documents(texts))
-        except Exception as error:  # noqa: BLE001 (whatever a model's client raises)
-            # The error's message may contain the text, so log only its type.
-            _log.warning("the embedder failed with %s: words alone count", type(error).__name__)
+            if blocks:
+                return embed(self._embedder, texts, query=query)
+            return await embed_async(self._embedder, texts, query=query)
+        except UnavailableError as error:
+            _log.warning("%s: words alone count", error)
             return None
-        if len(vectors) != len(texts) or not all(isinstance(each, Sequence) for each in vectors):
-            raise UsageError(
-                f"the embedder returned {vectors!r:.60} for {len(texts)} texts; one of LangGraph"
-                " takes a list of texts, and returns a list of numbers for each. Nothing was"
-                " written"
-            )
-        return vectors
 
 
 def _to_memory(
-    op: PutOp, current: Memory | None, text: str | None, vector: Sequence[float] | None
+    op: PutOp, current: Memory | None, text: str | None, vector: Vector | None
 ) -> StoredMemory:
     """Build the version of a memory that a put stores."""
     now = datetime.now(UTC).isoformat()
@@ -251,12 +235,18 @@ def _to_memory(
             "id": op.key,
             "text": text,
             "value": dict(op.value or {}),
-            "vector": None if vector is None else to_floats(vector),
-            "embedder": None if vector is None else "unnamed",
-            "ttl_s": None if op.ttl is None else check_ttl_s(op.ttl * 60),
+            "vector": vector,
+            "embedder": None if vector is None else NO_EMBEDDER,
+            "ttl_s": _to_ttl_s(op.ttl),
             "metadata": {_TIMES: {"created_at": created, "updated_at": now}},
         },
     )
+
+
+def _to_ttl_s(minutes: float | None) -> float | None:
+    if minutes is not None and not minutes > 0:
+        raise UsageError(f"ttl is a number of minutes above 0, not {minutes!r}", value=minutes)
+    return None if minutes is None else check_ttl_s(minutes * 60)
 
 
 def _get_times(stored: StoredMemory | Memory) -> dict[str, Any]:
@@ -287,7 +277,8 @@ def _build_filter(wanted: Mapping[str, Any] | None, path: str = "value") -> dict
     """Build the filter of a search. A mapping without operators holds conditions on its keys."""
     conditions: dict[str, Any] = {}
     for key, condition in (wanted or {}).items():
-        name = f"{path}.{key}"
+        quoted = key.replace('"', '""')
+        name = f'{path}."{quoted}"'
         if not isinstance(condition, Mapping) or any(each.startswith("$") for each in condition):
             conditions[name] = condition
         else:

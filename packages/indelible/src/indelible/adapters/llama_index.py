@@ -21,18 +21,20 @@ from indelible.adapters.conversations import VisibleMessages, get_message
 from indelible.adapters.forms import (
     MessageParts,
     build_call,
+    get_extra,
     keep_form,
     read_forms,
     to_text_or_none,
 )
 from indelible.adapters.store_variants import (
     Store,
+    StoreVariants,
     check_store,
-    run_blocking,
+    make_pair,
     to_async,
-    to_blocking,
 )
 from indelible.core.extras import need_extra
+from indelible.core.plans import sessions
 from indelible.core.tool_calls import parse_call
 
 with need_extra("llama-index"):
@@ -46,9 +48,11 @@ FRAMEWORK: Final = "llama_index"
 _OTHERWISE: Final = {"developer": "system", "tool": "user"}
 # In a session's metadata: messages before this position are archived.
 _ARCHIVED_BEFORE: Final = f"{FRAMEWORK}_archived_before"
+# Beside the form of a message: it was added as an archived one.
+_ARCHIVED: Final = "archived"
 
 
-class IndelibleChatStore(BaseChatStore):
+class IndelibleChatStore(StoreVariants, BaseChatStore):
     """A `BaseChatStore`: the sessions of a store, each under its key, for blocking and async code.
 
     What is deleted or replaced is hidden; `undo` and snapshots bring it back.
@@ -65,92 +69,83 @@ class IndelibleChatStore(BaseChatStore):
         """Return the name that LlamaIndex uses."""
         return "IndelibleChatStore"
 
-    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+    async def _set_messages(
+        self, store: AsyncMemoryStore, key: str, messages: list[ChatMessage]
+    ) -> None:
         """Make exactly these messages visible; those that exist are not written again."""
-        run_blocking(_set(to_blocking(self._store), key, messages))
+        await _set(store, key, messages)
 
-    async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Make exactly these messages visible; those that exist are not written again."""
-        await _set(to_async(self._store), key, messages)
+    set_messages, aset_messages = make_pair(_set_messages)
 
-    def get_messages(self, key: str) -> list[ChatMessage]:
+    async def _get_messages(self, store: AsyncMemoryStore, key: str) -> list[ChatMessage]:
         """Return the messages of a key, in order."""
-        return run_blocking(_get(to_blocking(self._store), key))
+        return [message for _, message in _to_llama_all(await store.get_history(key))]
 
-    async def aget_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages of a key, in order."""
-        return await _get(to_async(self._store), key)
+    get_messages, aget_messages = make_pair(_get_messages)
 
-    def add_message(self, key: str, message: ChatMessage) -> None:
+    async def _add_message(self, store: AsyncMemoryStore, key: str, message: ChatMessage) -> None:
         """Append a message."""
-        run_blocking(_add(to_blocking(self._store), key, [message]))
+        await _add(store, key, [message])
 
-    async def async_add_message(self, key: str, message: ChatMessage) -> None:
-        """Append a message."""
-        await _add(to_async(self._store), key, [message])
+    add_message, async_add_message = make_pair(_add_message)
 
-    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+    async def _delete_messages(self, store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
         """Hide all messages of a key and return them; None if there are none."""
-        return run_blocking(_delete_all(to_blocking(self._store), key))
+        entries, _ = await conversations.read_visible(store, key)
+        change = await store.clear(key)
+        gone = [_to_llama(get_message(each)) for each in entries if each.position in change.dropped]
+        return gone or None
 
-    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Hide all messages of a key and return them; None if there are none."""
-        return await _delete_all(to_async(self._store), key)
+    delete_messages, adelete_messages = make_pair(_delete_messages)
 
-    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+    async def _delete_message(
+        self, store: AsyncMemoryStore, key: str, idx: int
+    ) -> ChatMessage | None:
         """Hide one message by its index and return it."""
-        return run_blocking(_delete(to_blocking(self._store), key, idx))
+        return await _delete(store, key, idx)
 
-    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Hide one message by its index and return it."""
-        return await _delete(to_async(self._store), key, idx)
+    delete_message, adelete_message = make_pair(_delete_message)
 
-    def delete_last_message(self, key: str) -> ChatMessage | None:
+    async def _delete_last_message(self, store: AsyncMemoryStore, key: str) -> ChatMessage | None:
         """Hide the newest message and return it."""
-        return run_blocking(_delete_last(to_blocking(self._store), key))
+        found = await conversations.pop(store, key)
+        return None if found is None else _to_llama(found)
 
-    async def adelete_last_message(self, key: str) -> ChatMessage | None:
-        """Hide the newest message and return it."""
-        return await _delete_last(to_async(self._store), key)
+    delete_last_message, adelete_last_message = make_pair(_delete_last_message)
 
-    def get_keys(self) -> list[str]:
+    async def _get_keys(self, store: AsyncMemoryStore) -> list[str]:
         """Return the keys that have messages."""
-        return run_blocking(_list_keys(to_blocking(self._store)))
+        return await _list_keys(store)
 
-    async def aget_keys(self) -> list[str]:
-        """Return the keys that have messages."""
-        return await _list_keys(to_async(self._store))
+    get_keys, aget_keys = make_pair(_get_keys)
 
-    def snapshot(self, key: str, label: str | None = None) -> Snapshot:
+    async def _snapshot(
+        self, store: AsyncMemoryStore, key: str, label: str | None = None
+    ) -> Snapshot:
         """Save the current view of a key."""
-        return run_blocking(to_blocking(self._store).save_snapshot(key, label=label))
+        return await store.save_snapshot(key, label=label)
 
-    async def asnapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Save the current view of a key."""
-        return await to_async(self._store).save_snapshot(key, label=label)
+    snapshot, asnapshot = make_pair(_snapshot)
 
-    def rollback(self, key: str, snapshot_id: str) -> ViewChange:
+    async def _rollback(self, store: AsyncMemoryStore, key: str, snapshot_id: str) -> ViewChange:
         """Restore the view of a snapshot."""
-        return run_blocking(to_blocking(self._store).rollback_to_snapshot(key, snapshot_id))
+        return await store.rollback_to_snapshot(key, snapshot_id)
 
-    async def arollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Restore the view of a snapshot."""
-        return await to_async(self._store).rollback_to_snapshot(key, snapshot_id)
+    rollback, arollback = make_pair(_rollback)
 
-    def undo(self, key: str) -> ViewChange:
+    async def _undo(self, store: AsyncMemoryStore, key: str) -> ViewChange:
         """Undo the newest change of what a key shows."""
-        return run_blocking(to_blocking(self._store).undo(key))
+        return await store.undo(key)
 
-    async def aundo(self, key: str) -> ViewChange:
-        """Undo the newest change of what a key shows."""
-        return await to_async(self._store).undo(key)
+    undo, aundo = make_pair(_undo)
 
 
 class IndelibleMemoryStore(AsyncDBChatStore):
     """The chat store of `Memory`: a queue of active messages, and archived ones before it.
 
     Archiving moves a mark in the session's metadata and hides nothing: `get_history` of the store
-    still has the whole conversation. What is deleted is hidden; `undo` brings it back.
+    still has the whole conversation. Messages that are added as archived say so themselves. What is
+    deleted is hidden; `undo` brings it back.
     """
 
     _store: AsyncMemoryStore = PrivateAttr()
@@ -191,9 +186,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Append messages as one batch."""
-        await _add(self._store, key, messages)
-        if status is MessageStatus.ARCHIVED:
-            await self._archive(key, await conversations.read_visible(self._store, key))
+        await _add(self._store, key, messages, archived=status is MessageStatus.ARCHIVED)
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
@@ -252,17 +245,30 @@ class IndelibleMemoryStore(AsyncDBChatStore):
             return shown
         before = _get_archive_mark((await self._store.session(key)).metadata)
         wanted = status is MessageStatus.ARCHIVED
-        entries = [entry for entry in shown.entries if (entry.position < before) is wanted]
+        entries = [
+            entry
+            for entry in shown.entries
+            if (entry.position < before or _was_added_archived(get_message(entry))) is wanted
+        ]
         return VisibleMessages(entries, shown.version)
 
     async def _archive(self, key: str, shown: VisibleMessages, *, restart: bool = False) -> None:
         """Archive these messages and all before them; `restart` discards the earlier mark."""
         mark = shown.entries[-1].position + 1 if shown.entries else 0
-        metadata: dict[str, Any] = (await self._store.session(key)).metadata
-        before = _get_archive_mark(metadata)
-        after = mark if restart else max(mark, before)
-        if after != before:
-            await self._store.set_metadata(key, {**metadata, _ARCHIVED_BEFORE: after})
+
+        def move_mark(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+            before = _get_archive_mark(metadata)
+            after = mark if restart else max(mark, before)
+            return metadata if after == before else {**metadata, _ARCHIVED_BEFORE: after}
+
+        # A blocking store is wrapped.
+        settings = getattr(self._store, "wrapped", self._store)._settings  # noqa: SLF001 (our own)
+
+        async def attempt() -> None:
+            plan = sessions.change_metadata(settings, key, move_mark)
+            await self._store._run(plan)  # noqa: SLF001 (our own)
+
+        await conversations.retry(key, attempt)
 
 
 def _get_archive_mark(metadata: dict[str, JsonValue]) -> int:
@@ -270,12 +276,15 @@ def _get_archive_mark(metadata: dict[str, JsonValue]) -> int:
     return mark if isinstance(mark, int) else 0
 
 
-async def _get(store: AsyncMemoryStore, key: str) -> list[ChatMessage]:
-    return [message for _, message in _to_llama_all(await store.get_history(key))]
+def _was_added_archived(message: StoredMessage) -> bool:
+    return (get_extra(FRAMEWORK, message) or {}).get(_ARCHIVED) is True
 
 
-async def _add(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
-    batch = [_from_llama(message) for message in messages]
+async def _add(
+    store: AsyncMemoryStore, key: str, messages: list[ChatMessage], *, archived: bool = False
+) -> None:
+    beside = {_ARCHIVED: True} if archived else {}
+    batch = [_from_llama(message, **beside) for message in messages]
     await conversations.append(store, key, batch, identified=False)
 
 
@@ -283,20 +292,8 @@ async def _set(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -
     await conversations.replace(store, key, [_from_llama(message) for message in messages])
 
 
-async def _delete_all(store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
-    entries, _ = await conversations.read_visible(store, key)
-    change = await store.clear(key)
-    gone = [_to_llama(get_message(each)) for each in entries if each.position in change.dropped]
-    return gone or None
-
-
 async def _delete(store: AsyncMemoryStore, key: str, index: int) -> ChatMessage | None:
     found = await conversations.pop_at(store, key, index, listed=_map_indexes)
-    return None if found is None else _to_llama(found)
-
-
-async def _delete_last(store: AsyncMemoryStore, key: str) -> ChatMessage | None:
-    found = await conversations.pop(store, key)
     return None if found is None else _to_llama(found)
 
 
@@ -313,7 +310,7 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
 # Forms
 
 
-def _from_llama(message: ChatMessage) -> StoredMessage:
+def _from_llama(message: ChatMessage, **beside: Any) -> StoredMessage:
     """Convert a message of LlamaIndex."""
     form = message.model_dump(mode="json")
     more = form.get("additional_kwargs") or {}
@@ -328,7 +325,7 @@ def _from_llama(message: ChatMessage) -> StoredMessage:
         # LlamaIndex rebuilds the same block from plain text.
         del form["blocks"]
         form["content"] = understood["content"] = text
-    return keep_form(FRAMEWORK, form, understood)
+    return keep_form(FRAMEWORK, form, understood, **beside)
 
 
 def _to_llama(message: StoredMessage) -> ChatMessage:

@@ -33,7 +33,6 @@ from indelible.core.limits import (
     MCP_ANSWER_CHARS_MAX,
     MCP_ITEMS_MAX,
     MCP_TEXT_CHARS_MAX,
-    PAGE_ENTRIES_MAX,
 )
 from indelible.core.plans.view_changes import find_snapshot
 from indelible.core.redaction import redact
@@ -214,9 +213,7 @@ class Tools:
         """
         name, count = self._check_session(session), _check_count(last, "last")
         if before < 0:
-            found = await self._store.get_entries(
-                name, kinds=[Kind.MESSAGE], last=min(count + 1, PAGE_ENTRIES_MAX)
-            )
+            found = await self._store.get_entries(name, kinds=[Kind.MESSAGE], last=count + 1)
             status, entries = found.status, list(found)
         else:
             status, entries = await self._read_before(name, count + 1, before)

@@ -66,7 +66,10 @@ class IndelibleSession:
         await conversations.append(store, self.session_id, stored, identified=identified)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Hide the newest item and return it; None if there is none."""
+        """Hide the newest item and return it; None if there is none.
+
+        A message of another framework that is several items here is hidden with all of them.
+        """
         message = await conversations.pop(to_async(self._store), self.session_id)
         items = [] if message is None else _to_items([message])
         return items[-1] if items else None

@@ -16,7 +16,7 @@ import pydantic_core
 from indelible import AsyncMemoryStore, ChatMessage, Entry, Receipt
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
-from indelible.adapters.conversations import VisibleMessages, get_message, read_visible
+from indelible.adapters.conversations import get_message, read_visible
 from indelible.adapters.forms import (
     MessageParts,
     build_call,
@@ -24,7 +24,7 @@ from indelible.adapters.forms import (
     read_forms,
     to_text_or_none,
 )
-from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
+from indelible.adapters.store_variants import make_pair
 from indelible.core.extras import need_extra
 
 with need_extra("pydantic-ai"):
@@ -49,55 +49,35 @@ class IndelibleMessageHistory(Branches):
     they are saved again. `expected=` refuses to add to a conversation that changed meanwhile.
     """
 
-    def load(self) -> Messages:
+    async def _load(self, store: AsyncMemoryStore) -> Messages:
         """Load the visible messages, in order."""
-        return _to_model_messages(
-            run_blocking(read_visible(to_blocking(self._store), self.session_id))
+        shown = await read_visible(store, self.session_id)
+        # Through JSON, since bytes are stored in base64.
+        text = pydantic_core.to_json(_to_dicts(shown.entries))
+        return Messages(ModelMessagesTypeAdapter.validate_json(text), version=shown.version)
+
+    load, aload = make_pair(_load)
+
+    async def _save(
+        self,
+        store: AsyncMemoryStore,
+        messages: Sequence[ModelMessage],
+        *,
+        expected: str | None = None,
+    ) -> Receipt | None:
+        """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
+
+        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
+        is written.
+        """
+        dicts = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+        identified = any(form.get("run_id") for form in dicts)
+        batch = [_from_dict(form) for form in dicts]
+        return await conversations.append(
+            store, self.session_id, batch, identified=identified, expected=expected
         )
 
-    async def aload(self) -> Messages:
-        """Load the visible messages, in order."""
-        return _to_model_messages(await read_visible(to_async(self._store), self.session_id))
-
-    def save(
-        self, messages: Sequence[ModelMessage], *, expected: str | None = None
-    ) -> Receipt | None:
-        """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
-
-        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
-        is written.
-        """
-        return run_blocking(_append(to_blocking(self._store), self.session_id, messages, expected))
-
-    async def asave(
-        self, messages: Sequence[ModelMessage], *, expected: str | None = None
-    ) -> Receipt | None:
-        """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
-
-        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
-        is written.
-        """
-        return await _append(to_async(self._store), self.session_id, messages, expected)
-
-
-def _to_model_messages(shown: VisibleMessages) -> Messages:
-    # Through JSON, since bytes are stored in base64.
-    text = pydantic_core.to_json(_to_dicts(shown.entries))
-    return Messages(ModelMessagesTypeAdapter.validate_json(text), version=shown.version)
-
-
-async def _append(
-    store: AsyncMemoryStore,
-    session_id: str,
-    messages: Sequence[ModelMessage],
-    expected: str | None,
-) -> Receipt | None:
-    dicts = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    identified = any(form.get("run_id") for form in dicts)
-    batch = [_from_dict(form) for form in dicts]
-    return await conversations.append(
-        store, session_id, batch, identified=identified, expected=expected
-    )
+    save, asave = make_pair(_save)
 
 
 # Forms: dicts of the type adapter

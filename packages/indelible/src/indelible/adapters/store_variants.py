@@ -3,20 +3,26 @@
 Adapters await the verbs of a store. For sync code, a `MemoryStore` is wrapped so that its awaits
 never suspend, and `run_blocking` runs the coroutine to its end. For async code, its calls run in
 threads. An `AsyncMemoryStore` is used directly, by async code only.
+
+    class History(StoreVariants):
+        async def _get_messages(self, store: AsyncMemoryStore, last: int) -> list[ChatMessage]:
+            return await store.get_history(self.session_id, last=last)
+
+        get_messages, aget_messages = make_pair(_get_messages)
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from indelible import AsyncMemoryStore, MemoryStore, UsageError
-from indelible.core.uncancellable import UncancellableFuture
+from indelible.core.uncancellable import call_in_thread
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 Store = MemoryStore | AsyncMemoryStore
 
@@ -36,7 +42,7 @@ def to_async(store: Store) -> AsyncMemoryStore:
     """Return the store with awaitable verbs."""
     if isinstance(store, AsyncMemoryStore):
         return store
-    return cast("AsyncMemoryStore", _AwaitableStore(store, _call_in_thread))
+    return cast("AsyncMemoryStore", _AwaitableStore(store, call_in_thread))
 
 
 def to_blocking(store: Store) -> AsyncMemoryStore:
@@ -59,6 +65,54 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a blocking store made its caller wait")
 
 
+class HasVariants(Protocol):
+    """An adapter with its store, or what it has made of it, for `run_blocking` and awaited."""
+
+    @property
+    def _blocking(self) -> Any: ...
+
+    @property
+    def _awaited(self) -> Any: ...
+
+
+class StoreVariants:
+    """An adapter whose methods take its store."""
+
+    _store: Store
+
+    @property
+    def _blocking(self) -> AsyncMemoryStore:
+        return to_blocking(self._store)
+
+    @property
+    def _awaited(self) -> AsyncMemoryStore:
+        return to_async(self._store)
+
+
+A = TypeVar("A", bound=HasVariants)
+
+
+def make_pair(
+    work: Callable[Concatenate[A, Any, P], Coroutine[Any, Any, T]],
+) -> tuple[Callable[Concatenate[A, P], T], Callable[Concatenate[A, P], Coroutine[Any, Any, T]]]:
+    """Make the blocking and the async method of an adapter from one that takes a variant."""
+
+    def call(self: A, /, *args: P.args, **named: P.kwargs) -> T:
+        return run_blocking(work(self, self._blocking, *args, **named))
+
+    async def call_async(self: A, /, *args: P.args, **named: P.kwargs) -> T:
+        return await work(self, self._awaited, *args, **named)
+
+    signature = inspect.signature(work)
+    own, _, *others = signature.parameters.values()
+    methods: tuple[Any, Any] = call, call_async
+    for method in methods:
+        functools.update_wrapper(method, work)
+        method.__name__ = work.__name__.removeprefix("_")
+        method.__signature__ = signature.replace(parameters=[own, *others])
+    return methods
+
+
 class _AwaitableStore:
     """A sync store with awaitable verbs."""
 
@@ -77,21 +131,3 @@ class _AwaitableStore:
 
 async def _call_directly(work: Callable[[], T]) -> T:
     return work()
-
-
-async def _call_in_thread(work: Callable[[], T]) -> T:
-    """Call in a thread. A cancelled caller still waits until the outcome is known."""
-    loop = asyncio.get_running_loop()
-    outcome: UncancellableFuture[T] = UncancellableFuture(loop=loop)
-    context = contextvars.copy_context()
-    future = loop.run_in_executor(None, functools.partial(context.run, work))
-
-    def copy_outcome(done: asyncio.Future[T]) -> None:
-        error = done.exception()
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(done.result())
-
-    future.add_done_callback(copy_outcome)
-    return await outcome

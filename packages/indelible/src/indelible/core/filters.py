@@ -4,6 +4,7 @@
 
 A key names a field, or a value inside of one by its path. A plain value must be equal. Values of
 different types are neither equal nor ordered, so that a filter never fails on what is stored.
+A part of a path in double quotes is one key, whatever is in it: `value."a.b"`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _ORDERED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 OPERATORS: Final = ("$eq", "$ne", *_ORDERED, "$in", "$exists")
 
 _MISSING: Final = object()
+
+# A path that begins with a key in quotes; quotes in the key are doubled.
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"(?:\.(.*))?', re.DOTALL)
 
 # Conditions that people type, such as `metadata.team=support`.
 _CONDITION: Final = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.*)", re.DOTALL)
@@ -118,9 +122,12 @@ def _check_value(key: str, name: str, value: object) -> object:
 
 
 def _look_up(document: Any, path: str) -> Any:
-    """Return the value at a path; keys that contain dots are found too."""
+    """Return the value at a path; keys that contain dots are found also without quotes."""
     if not isinstance(document, Mapping):
         return _MISSING
+    if quoted := _QUOTED.fullmatch(path):
+        found = document.get(quoted[1].replace('""', '"'), _MISSING)
+        return found if quoted[2] is None else _look_up(found, quoted[2])
     if path in document:
         return document[path]
     first, dot, rest = path.partition(".")

@@ -177,8 +177,10 @@ async def read_head(tx: Transaction, op: ReadHead) -> Head:
 async def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
     """Replace a session's metadata."""
     row = await tx.find_session(op.session)
-    rules.refuse_if_moved(op.session, op.expected, await _compute_version(tx, row))
-    if row is None or rules.compute_status(row.state, await tx.now_ms()) is not Status.ACTIVE:
+    head = build_row_head(row, await tx.now_ms())
+    rules.refuse_if_moved(op.session, op.expected, head.version)
+    rules.refuse_if_replaced(op.session, op.replaces, head.metadata)
+    if row is None or head.status is not Status.ACTIVE:
         row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     row = row._replace(metadata=op.metadata)
     await tx.save_session(row)

@@ -510,12 +510,16 @@ class DeleteSnapshot(Operation[bool]):
 
 @dataclass(frozen=True, slots=True)
 class SetMetadata(Operation[Head]):
-    """Replace a session's metadata. A session that is not active begins with it."""
+    """Replace a session's metadata. A session that is not active begins with it.
+
+    With `replaces`, only if that is the metadata now; otherwise it is a conflict.
+    """
 
     session: str
     metadata: bytes
     expected: str | None
     ttl_s: float | None
+    replaces: bytes | None = None
 
 
 class SessionOrder(NamedTuple):

@@ -125,6 +125,17 @@ def refuse_if_moved(session: str, expected: str | None, actual: str) -> None:
         )
 
 
+def refuse_if_replaced(session: str, expected: bytes | None, actual: bytes) -> None:
+    """Raise if a session no longer has the metadata that the caller expects."""
+    if expected is not None and expected != actual:
+        raise ConflictError(
+            f"the metadata of session {session!r} changed since it was read; nothing was written."
+            " Read it again, and retry.",
+            session=session,
+            reason="version",
+        )
+
+
 def refuse_if_item_moved(session: str, guard: ItemGuard, actual: int | None) -> None:
     """Raise if the newest visible entry of an item is not where the caller expects it."""
     if guard.position != actual:

@@ -1,8 +1,11 @@
-"""A future that a cancelled task keeps waiting for."""
+"""What a cancelled task keeps waiting for."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,3 +22,21 @@ class UncancellableFuture(asyncio.Future[T]):
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 (the base class's signature)
         """Refuse. The task remembers its cancellation."""
         return False
+
+
+async def call_in_thread(work: Callable[[], T]) -> T:
+    """Call in a thread. A cancelled caller still waits until the outcome is known."""
+    loop = asyncio.get_running_loop()
+    outcome: UncancellableFuture[T] = UncancellableFuture(loop=loop)
+    context = contextvars.copy_context()
+    future = loop.run_in_executor(None, functools.partial(context.run, work))
+
+    def copy_outcome(done: asyncio.Future[T]) -> None:
+        error = done.exception()
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(done.result())
+
+    future.add_done_callback(copy_outcome)
+    return await outcome

@@ -1,7 +1,7 @@
 """Fault injection for the stores of an application under test, on any engine.
 
-A backend is wrapped in another one that fails. So retries with the same key, and all else that core
-does about a failing engine, happen here too.
+Errors are thrown into the plans of a call where an engine would raise them. So retries with the
+same key, and all else that core does about a failing engine, happen here too.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from indelible import (
     UsageError,
 )
 from indelible.core import verbs
-from indelible.core.backend import AsyncBackend, Backend
-from indelible.core.plan import Operation
+from indelible.core.plan import Operation, Plan
 
 FaultKind = Literal["fail", "time out", "lose the reply", "be slow"]
 S = TypeVar("S", MemoryStore, AsyncMemoryStore)
+T = TypeVar("T")
 
 ANY: Final = "*"
 # Verbs that can be made to fail. `claims` performs no operation, so no fault can reach it.
@@ -68,13 +68,6 @@ class _FaultyCall:
 
     verb: str
     fault: _Fault | None
-    slept: bool = False
-
-    def take_delay(self) -> float:
-        """Return how long to wait: a call is slow once, however many operations it has."""
-        slow = self.fault is not None and self.fault.what == "be slow" and not self.slept
-        self.slept = True
-        return self.fault.seconds if self.fault is not None and slow else 0.0
 
     def raise_before(self, op: Operation[Any]) -> None:
         """Raise before the operation reaches the engine."""
@@ -182,13 +175,12 @@ class MemoryFaults:
 
     def watch(self, store: S) -> S:
         """Inject faults into a store that is open already."""
-        if not isinstance(store._backend, (_FaultyBackend, _AsyncFaultyBackend)):  # noqa: SLF001 -- our own store
-            awaited = isinstance(store, AsyncMemoryStore)
-            around: Any = _AsyncFaultyBackend if awaited else _FaultyBackend
-            store._backend = around(store._backend)  # noqa: SLF001
+        attributes, run = vars(store), store._run  # noqa: SLF001 (our own store)
+        if "_run" not in attributes:
+            attributes["_run"] = lambda plan, **options: run(_inject(plan), **options)
+            wrap = self._wrap_async if isinstance(store, AsyncMemoryStore) else self._wrap
             for verb in FAULT_VERBS:
-                wrap = self._wrap_async if awaited else self._wrap
-                setattr(store, verb, wrap(verb, getattr(store, verb)))
+                attributes[verb] = wrap(verb, getattr(store, verb))
         return store
 
     def _arm(
@@ -228,20 +220,23 @@ class MemoryFaults:
         return None
 
     @contextmanager
-    def _enter_call(self, verb: str) -> Iterator[None]:
+    def _enter_call(self, verb: str) -> Iterator[float]:
+        """Enter a call, and return how many seconds it waits first."""
         if _current_call.get() is not None:
-            yield
+            yield 0.0
             return
-        current = _current_call.set(_FaultyCall(verb, self._take_fault(verb)))
+        fault = self._take_fault(verb)
+        current = _current_call.set(_FaultyCall(verb, fault))
         try:
-            yield
+            yield 0.0 if fault is None else fault.seconds
         finally:
             _current_call.reset(current)
 
     def _wrap(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(*arguments: Any, **options: Any) -> Any:
-            with self._enter_call(verb):
+            with self._enter_call(verb) as delay_s:
+                time.sleep(delay_s)
                 return method(*arguments, **options)
 
         return call
@@ -249,50 +244,32 @@ class MemoryFaults:
     def _wrap_async(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         async def call(*arguments: Any, **options: Any) -> Any:
-            with self._enter_call(verb):
+            with self._enter_call(verb) as delay_s:
+                if delay_s:
+                    await asyncio.sleep(delay_s)
                 answer = method(*arguments, **options)
                 return await answer if inspect.isawaitable(answer) else answer
 
         return call
 
 
-class _FaultyBackend:
-    """A backend that injects faults into another one."""
-
-    def __init__(self, inner: Backend) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def perform(self, op: Operation[Any]) -> Any:
-        """Perform an operation, with the fault of its call."""
-        call = _current_call.get() or _FaultyCall("", None)
-        time.sleep(call.take_delay())
-        call.raise_before(op)
-        answer = self._inner.perform(op)
-        call.raise_after(op)
-        return answer
-
-
-class _AsyncFaultyBackend:
-    """A backend that injects faults into another one, async."""
-
-    def __init__(self, inner: AsyncBackend) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def perform(self, op: Operation[Any]) -> Any:
-        """Perform an operation, with the fault of its call."""
-        call = _current_call.get() or _FaultyCall("", None)
-        if seconds := call.take_delay():
-            await asyncio.sleep(seconds)
-        call.raise_before(op)
-        answer = await self._inner.perform(op)
-        call.raise_after(op)
-        return answer
+def _inject(plan: Plan[T]) -> Plan[T]:
+    """Run a plan with the fault of its call."""
+    call = _current_call.get() or _FaultyCall("", None)
+    try:
+        op = next(plan)
+        while True:
+            try:
+                call.raise_before(op)
+                answer = yield op
+                call.raise_after(op)
+            except MemoryStoreError as error:
+                op = plan.throw(error)
+            else:
+                op = plan.send(answer)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
 
 
 @contextmanager

@@ -45,7 +45,10 @@ def memory_store(
 def async_memory_store(
     memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AsyncMemoryStore]:
-    """The same as memory_store, async. It needs no plugin itself; an async test may need one."""
+    """The same as memory_store, async; its calls run in threads.
+
+    It needs no plugin itself; an async test may need one.
+    """
     with open_fresh_async(memory_store_url, tmp_path_factory) as store:
         yield store
 

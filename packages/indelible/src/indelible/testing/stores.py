@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import warnings
-from collections.abc import AsyncGenerator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.connect import ENGINES, Storage, find_engine
-from indelible.core.backend import AsyncBackend
+from indelible.core.backend import Backend
 from indelible.core.plan import Operation
-from indelible.core.settings import Settings
+from indelible.core.uncancellable import call_in_thread
 from indelible.model import Claims
 from indelible.session_copy import iter_session_ids
 
@@ -50,80 +49,28 @@ def open_fresh(url: str, folders: Folders) -> Iterator[MemoryStore]:
 
 @contextmanager
 def open_fresh_async(url: str, folders: Folders) -> Iterator[AsyncMemoryStore]:
-    """Open a store as `open_fresh` does, async, on first use, in the event loop of the test."""
-    place, namespace = _choose_url(url, folders), _create_namespace()
-    with _erase_afterwards(url, namespace):
-        backend = _LazyBackend(place, namespace)
-        try:
-            yield AsyncMemoryStore(backend, Settings())
-        finally:
-            backend.close_all()
+    """Open a store as `open_fresh` does, async, for any number of event loops."""
+    with open_fresh(url, folders) as store:
+        yield AsyncMemoryStore(_ThreadedBackend(store._backend), store._settings)  # noqa: SLF001
 
 
-class _LazyBackend:
-    """A backend that is opened on first use, by the event loop that uses it.
+class _ThreadedBackend:
+    """A blocking backend whose calls run in threads, so that it belongs to no event loop."""
 
-    Connections to a server belong to a loop: each loop of a test opens its own, which is closed
-    with the loop. A file or memory is opened once and shared.
-    """
-
-    def __init__(self, url: str, namespace: str) -> None:
-        self._url = url
-        self._namespace = namespace
-        self._shared = find_engine(url).storage is not Storage.SERVER
-        self._tasks: dict[asyncio.AbstractEventLoop | None, asyncio.Task[AsyncMemoryStore]] = {}
-        self._held: list[AsyncGenerator[None, None]] = []
-
-    async def _open_backend(self) -> AsyncBackend:
-        key = None if self._shared else asyncio.get_running_loop()
-        if key not in self._tasks:
-            self._tasks[key] = asyncio.ensure_future(self._open())
-        task = self._tasks[key]
-        # Shielded: if this caller is cancelled, others still wait for the same store.
-        store = task.result() if task.done() else await asyncio.shield(task)
-        return store._backend  # noqa: SLF001 (what a store is made of, for another store)
-
-    async def _open(self) -> AsyncMemoryStore:
-        with _ignore_warnings():
-            store = await indelible.open_async(self._url, namespace=self._namespace)
-        if not self._shared:
-            self._held.append(_close_with_loop(store))
-            await anext(self._held[-1])
-        return store
+    def __init__(self, blocking: Backend) -> None:
+        self._blocking = blocking
 
     async def prepare(self) -> None:
-        """Open the store."""
-        await self._open_backend()
+        await call_in_thread(self._blocking.prepare)
 
     async def perform(self, op: Operation[T]) -> T:
-        """Open the store if needed, and perform an operation."""
-        return await (await self._open_backend()).perform(op)
+        return await call_in_thread(partial(self._blocking.perform, op))
 
     async def claims(self) -> Claims:
-        """Return the claims of the store."""
-        return await (await self._open_backend()).claims()
+        return await call_in_thread(self._blocking.claims)
 
     async def close(self) -> None:
-        """Close the store of this loop, if it was opened."""
-        if self._tasks:
-            await (await self._open_backend()).close()
-
-    def close_all(self) -> None:
-        """Close the stores that no loop has closed."""
-        for key, task in self._tasks.items():
-            if key is None:
-                with ThreadPoolExecutor(1) as thread:
-                    thread.submit(asyncio.run, task.result().close()).result()
-            elif not key.is_closed() and not key.is_running():
-                key.run_until_complete(task.result().close())
-
-
-async def _close_with_loop(store: AsyncMemoryStore) -> AsyncGenerator[None, None]:
-    """Close a store with its event loop, which closes its async generators before it ends."""
-    try:
-        yield
-    finally:
-        await store.close()
+        await call_in_thread(self._blocking.close)
 
 
 @contextmanager

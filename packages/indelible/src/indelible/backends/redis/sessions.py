@@ -170,11 +170,13 @@ def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
         op.metadata,
         op.expected or "",
         encode_ttl_ms(op.ttl_s),
+        op.replaces or "",
         repeatable=False,
     )
     head = parse_head(op.session, described)
     if snapshots is None:
         rules.refuse_if_moved(op.session, op.expected, head.version)
+        rules.refuse_if_replaced(op.session, op.replaces, head.metadata)
     head.snapshots = snapshots
     return head
 

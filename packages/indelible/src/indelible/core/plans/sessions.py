@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from pydantic import JsonValue
+
 from indelible import view
 from indelible.core import session_list
 from indelible.core.clock import to_datetime
@@ -47,6 +49,24 @@ def set_metadata(
         SetMetadata(name, data, check_version(expected), settings.ttl_s(None))
     )
     return build_session_info(name, head)
+
+
+def change_metadata(
+    settings: Settings,
+    session_id: str,
+    change: Callable[[dict[str, JsonValue]], dict[str, JsonValue]],
+) -> Plan[None]:
+    """Replace a session's metadata by what `change` makes of it.
+
+    It is a conflict if others have replaced it since it was read.
+    """
+    name = check_session_id(session_id)
+    head = yield from perform(ReadHead(name))
+    before = session_list.parse_metadata(name, head)
+    after = change(before)
+    if after != before:
+        data, ttl_s = encode_metadata(after), settings.ttl_s(None)
+        yield from perform(SetMetadata(name, data, None, ttl_s, replaces=head.metadata))
 
 
 def list_sessions(
