@@ -32,7 +32,7 @@ INCIDENTS = {
     "window_of_one": ("window_of_one", "blocking"),
 }
 # What every run of the kit asks first, to see whether the store is there.
-_WAS_HERE = "indelible-was-here"
+_WAS_HERE = "memory-contract-was-here"
 
 
 def main(names: list[str]) -> None:

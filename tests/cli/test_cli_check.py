@@ -150,10 +150,10 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(check, tmp_path)
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_for(lambda: list(place.glob("indelible-check-*/*/*")), "the first case")
+    wait_for(lambda: list(place.glob("memory-contract-check-*/*/*")), "the first case")
     process.terminate()
     assert process.wait(60) == 128 + signal.SIGTERM
-    assert list(place.glob("indelible-check-*")) == []
+    assert list(place.glob("memory-contract-check-*")) == []
 
 
 def wait_for(condition, what):

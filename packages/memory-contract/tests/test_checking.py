@@ -321,6 +321,20 @@ def test_what_is_written_down_as_a_deviation_is_no_failure(tmp_path):
     assert report.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("case", "mode"), [("append_storm", "processes"), ("clock_jumps", "blocking")]
+)
+def test_a_store_that_ends_its_process_is_not_told_as_a_failure_of_the_kit(case, mode):
+    (known,) = select([], [case])
+    subject = StoreUnderTest(Adapter(open=under_test.EndsItsProcess, name="ends"))
+    try:
+        result = run_round(known, mode, subject, 1)
+    finally:
+        subject.close()
+    assert result.verdict == "UNKNOWN"
+    assert result.reason == "a worker process ended, with the store open in it"
+
+
 @pytest.mark.parametrize("name", ["Exits", "CancelsItself"])
 def test_a_store_cannot_end_the_kit(name):
     report = check(

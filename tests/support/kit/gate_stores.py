@@ -3,6 +3,7 @@
 `Sound` keeps lists in memory, `Filed` keeps one JSON file for all callers on a workspace.
 """
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -163,6 +164,16 @@ class Filed:
 
     def sessions(self):
         return list(self.load())
+
+
+class FiledBesideADatabase(Filed):
+    """The same, with the smallest database that SQLite makes beside the file."""
+
+    def __init__(self, workspace):
+        super().__init__(workspace)
+        with contextlib.closing(sqlite3.connect(workspace / "lock.db")) as database:
+            database.execute("PRAGMA page_size = 512")
+            database.execute("PRAGMA user_version = 1")
 
 
 def of_files(store, *, capabilities=("clear", "list"), **options):

@@ -304,6 +304,18 @@ class StuckElsewhere(Turns):
         threading.Event().wait()
 
 
+class EndsItsProcess(HandleOnAList):
+    """Takes its process along with the second append."""
+
+    def __init__(self, workspace):
+        super().__init__()
+
+    def append(self, session, messages):
+        if self._sessions:
+            os._exit(1)
+        super().append(session, messages)
+
+
 class SeesModules:
     """A worker plugin that says what its process has imported."""
 

@@ -131,7 +131,8 @@ class Adapter:
     # Whether entries of appends that overlap stand in the order in which these took effect. In a
     # list of items that is sorted by keys, they do not.
     ordered: bool = True
-    # How many entries of a session the store keeps, the newest ones; None if it keeps all.
+    # How many entries of a session the store keeps, the newest ones; None if it keeps all. Such a
+    # store is not asked to pop: whether an older entry shows then depends on how it left it out.
     keeps_last: int | None = None
     # The largest message that the store takes; None if it names no limit.
     message_bytes_max: int | None = None
@@ -149,14 +150,16 @@ class Adapter:
     server: str | None = field(default=None, repr=False)
     # Called after each case with its workspace and sessions, to remove data outside of the folder.
     discard: Callable[[Path, Iterable[str]], None] | None = None
-    # Capabilities that the probe has tried already. Those that are not claimed get no further note.
+    # Capabilities that were tried already, or need not be. Those that are not claimed get no
+    # further note.
     tried: Collection[str] = ()
     # What a reader of the report should know about this target.
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "capabilities", frozenset(self.capabilities))
-        object.__setattr__(self, "tried", frozenset(self.tried))
+        unasked = {"pop"} if self.keeps_last is not None else frozenset[str]()
+        object.__setattr__(self, "capabilities", frozenset(self.capabilities) - unasked)
+        object.__setattr__(self, "tried", frozenset(self.tried) | unasked)
         if unknown := sorted(set(self.capabilities) - set(CAPABILITIES)):
             known = ", ".join(CAPABILITIES)
             raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")

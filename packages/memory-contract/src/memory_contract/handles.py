@@ -128,7 +128,7 @@ def find_flavours(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
 def _is_awaited(handle: Any) -> bool:
     """Whether a read of a handle gives something to await, although it does not look like it."""
     try:
-        answer = handle.read("indelible-was-here")
+        answer = handle.read("memory-contract-was-here")
     except LookupError:
         return False
     if not inspect.isawaitable(answer):

@@ -66,27 +66,6 @@ def apply_operation(  # noqa: PLR0911 -- one return for each operation is the ta
             return state
 
 
-def apply_append(
-    state: ModelState, op: Operation, *, journal: bool = False
-) -> tuple[ModelState, ...]:
-    """The states that an append may lead to.
-
-    A store that keeps the newest entries drops the others at once, or only leaves them out of what
-    it shows: after a pop, one of them may then show again.
-    """
-    forms = dict.fromkeys((op, replace(op, keep=None)))
-    after = (apply_operation(state, form, journal=journal) for form in forms)
-    return tuple(dict.fromkeys(found for found in after if found is not None))
-
-
-def show_newest(state: ModelState, keep: int | None) -> ModelState:
-    """Return the state as a store shows it that shows the newest `keep` entries alone."""
-    if keep is None:
-        return state
-    taken = tuple((name, take_last(ids, keep)) for name, ids in state.snapshots)
-    return replace(state, shown=take_last(state.shown, keep), snapshots=taken)
-
-
 def _change(state: ModelState, shown: Ids, *, journal: bool) -> ModelState:
     lines = (*state.journal, state.shown) if journal else ()
     return ModelState(shown, state.snapshots, lines)

@@ -91,7 +91,7 @@ class StoreUnderTest:
                 try:
                     # A case judges whether a missing session reads as empty.
                     with contextlib.suppress(LookupError):
-                        loop.settle(handle.read("indelible-was-here"))
+                        loop.settle(handle.read("memory-contract-was-here"))
                     return find_flavours(self.adapter, handle)
                 finally:
                     close(handle, loop)
@@ -152,7 +152,7 @@ def _create_folder(adapter: Adapter) -> Path:
     if adapter.home is not None and not adapter.home.is_dir():
         raise Unreachable(f"there is no folder {adapter.home}")
     try:
-        return Path(tempfile.mkdtemp(prefix="indelible-check-", dir=adapter.home))
+        return Path(tempfile.mkdtemp(prefix="memory-contract-check-", dir=adapter.home))
     except OSError as error:
         raise Unreachable(f"cannot work in {adapter.home}: {error.strerror}") from error
 
@@ -289,8 +289,9 @@ def run_round(
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
             call = context.raised_by.get(id(error))
-            if call and isinstance(error, WorkerLost):
-                verdict, reason = "UNKNOWN", f"{call}: {error}"
+            if isinstance(error, WorkerLost):
+                where = f"{call}: " if call else ""
+                verdict, reason = "UNKNOWN", f"{where}{error}, with the store open in it"
             elif call:
                 raised = build_case_failure(RAISED, f"{call} raised {format_error(error)}")
                 verdict, reason, failures = _add_proofs(context, raised)

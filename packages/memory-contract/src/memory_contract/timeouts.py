@@ -31,7 +31,7 @@ def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
             done.set_exception(error)
 
     # It does not keep the process alive.
-    thread = threading.Thread(target=attempt, name="indelible-check", daemon=True)
+    thread = threading.Thread(target=attempt, name="memory-contract-check", daemon=True)
     thread.start()
     # `result(timeout)` would not do: the work may raise a TimeoutError itself.
     futures.wait([done], seconds)

@@ -24,6 +24,12 @@ def test_a_right_store_passes(store):
     assert report.verdict == "PASS", [r for r in report.results if r.verdict == "FAIL"]
 
 
+def test_keys_of_a_store_without_batches_stand_for_one_message_each():
+    adapter = of_memory(Sound, batches=False)
+    report = check(adapter, gates=["sequential"], seed=1, budget_s=300)
+    assert report.verdict == "PASS", [r for r in report.results if r.verdict == "FAIL"]
+
+
 class MissingClear(Sound):
     clear = None
 

@@ -151,7 +151,7 @@ CASES = {
             op("rollback", 9, snapshot="one"),
             read("", 12),
         ],
-        (1, 3, 4),
+        (0, 2, 3, 4),
     ),
     "flickering entry": (
         "a",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory_contract import Ok, Operation, Violated, explain, judge
+from memory_contract import Ok, Operation, Violated, judge
 
 KEEPS = 5
 
@@ -88,8 +88,7 @@ def test_a_batch_may_be_cut_in_front_and_nowhere_else():
 @pytest.mark.parametrize("seen", ["a3 a4 a5 a6", "a2 a3 a4 a5 a6"])
 def test_after_a_pop_what_was_left_out_may_show_again_or_be_gone(seen):
     pop = op("w", "pop", 900, 905, value="a7")
-    verdict = judge([*appended(8), pop, read(seen)])
-    assert isinstance(verdict, Ok), explain(verdict)
+    assert names([*appended(8), pop, read(seen)]) == set()
 
 
 def test_a_pop_excuses_no_loss_of_what_is_kept():

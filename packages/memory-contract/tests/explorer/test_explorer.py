@@ -18,14 +18,7 @@ from memory_contract.deviations import Deviation, Deviations
 from memory_contract.entries import EntryIds
 from memory_contract.explorer import explore
 from memory_contract.explorer.exploration import explore_case
-from memory_contract.explorer.schedules import (
-    Priorities,
-    Sticky,
-    Switch,
-    Uniform,
-    build_chooser,
-    format_schedule,
-)
+from memory_contract.explorer.schedules import Switch, format_schedule
 from memory_contract.results import EXIT_FAIL
 from memory_contract.runner import StoreUnderTest
 
@@ -321,7 +314,3 @@ def test_shrinking_keeps_what_the_failure_needs():
     assert set(minimize(schedule, still_fails, tries=400)) == needed
     assert tried[0] == ()
     assert len(tried) < 100
-
-
-def test_the_seeds_stand_for_all_strategies():
-    assert {type(build_chooser(seed)) for seed in range(40)} == {Uniform, Priorities, Sticky}

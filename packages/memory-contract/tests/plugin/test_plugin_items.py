@@ -237,7 +237,7 @@ def test_nothing_is_left_behind(project, monkeypatch):
     place = project.mkdir("temporary")
     monkeypatch.setenv("TMPDIR", str(place))
     contract(project, "-k", "append_storm", "-p", "no:cacheprovider", store="Lossy")
-    assert list(place.glob("indelible*")) == []
+    assert list(place.glob("memory-contract*")) == []
 
 
 def test_the_kit_can_be_imported_without_pytest():

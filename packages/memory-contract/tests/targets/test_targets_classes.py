@@ -440,6 +440,12 @@ def test_a_window_of_another_size_is_accused(name, claimed):
     assert f"--keeps-last {claimed} " in reproduce(report, report.results[0])
 
 
+def test_a_store_that_keeps_a_window_is_not_asked_to_pop():
+    adapter = Adapter(open="any:store", capabilities={"pop", "clear"}, keeps_last=20)
+    assert adapter.capabilities == {"clear"}
+    assert adapter.tried == {"pop"}
+
+
 def test_a_window_holds_at_least_a_turn():
     with pytest.raises(ValueError, match="`keeps_last` is 1, and a turn is 2"):
         Adapter(open="tests.support.kit.class_stores:Kept", keeps_last=1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -33,6 +34,11 @@ class Threaded:
 
     async def clear(self, session):
         await self.stuck()
+
+    def wait_for(self, path):
+        while not path.exists():
+            time.sleep(0.001)
+        return "late"
 
     def _file(self, session):
         return self.workspace / session
@@ -76,6 +82,21 @@ def test_a_worker_that_was_asked_for_its_stacks_goes_on(worker):
 def test_a_worker_that_does_not_answer_is_lost(worker):
     with pytest.raises(WorkerLost, match="did not answer for 1 s"):
         worker.ask("call", "stuck", (), {}, wait_s=1.0)
+
+
+def test_a_late_answer_is_not_that_of_the_next_question(worker, tmp_path):
+    gate = tmp_path / "gate"
+    with pytest.raises(WorkerLost, match="did not answer"):
+        worker.ask("call", "wait_for", (gate,), {}, wait_s=0.1)
+    gate.touch()
+    with pytest.raises(WorkerLost, match="ended"):
+        worker.ask("run", appends("w", "a1"), {}, 0, wait_s=HANGS_S)
+
+
+def test_a_worker_that_owes_an_answer_is_ended_without_waiting_for_it(worker):
+    worker.tell("call", "stuck", (), {})
+    run_with_timeout(HANGS_S, worker.end)
+    assert worker.ended
 
 
 def test_work_that_does_not_end_says_where_it_stands():

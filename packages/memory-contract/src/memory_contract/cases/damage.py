@@ -184,7 +184,7 @@ class DamagedFiles(Perturbation[Damage]):
         garbage = random.randbytes(100) + data[100:]
         yield Damage("the head of the file overwritten", closed | {name: garbage}, plain=True)
         for _ in range(CUTS):
-            size = random.randrange(512, len(data) - 1)
+            size = random.randrange(min(512, len(data) // 2), len(data) - 1)
             yield Damage("the file cut off", closed | {name: data[:size]})
             # A file that lacks whole pages is shorter than its header says.
             pages = max(1, size // _read_page_size(data)) * _read_page_size(data)

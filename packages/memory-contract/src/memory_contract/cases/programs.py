@@ -36,9 +36,7 @@ class ExpectedSession:
     session: str
     # Who reads it after each step, beside the client that made it.
     readers: Sequence[Client] = ()
-    # The states that all answers so far allow; more than one if the store may still show again, or
-    # have dropped, what is older than the entries that it keeps.
-    states: tuple[ModelState, ...] = (model.EMPTY,)
+    state: ModelState = model.EMPTY
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
     # For each change, whether it was visible. Stores differ in whether they count a change that
@@ -51,7 +49,7 @@ class ExpectedSession:
             return bool(self.seen) and self.seen[-1]
         if op == "rollback":
             return bool(self.snapshots)
-        return op != "fork" or bool(self.states[0].shown)
+        return op != "fork" or bool(self.state.shown)
 
     def run(self, store: Client, *ops: OpName) -> list[ExpectedSession]:
         """Make these calls, as far as they are claimed and allowed; returns forked sessions."""
@@ -70,19 +68,20 @@ class ExpectedSession:
             done = store.make(call)
         except Exception:
             # A correct store may refuse to change what is empty.
-            if self.states[0].shown or op not in {"pop", "trim", "clear", "snapshot"}:
+            if self.state.shown or op not in {"pop", "trim", "clear", "snapshot"}:
                 # For the checker, which knows what a refused call may not have left.
                 with contextlib.suppress(Exception):
                     store.read(self.session)
                 raise
         else:
             self._compare(store, done)
-            self._advance(store, done)
+            self._advance(done)
         self.look(store, *self.readers)
         if op != "fork" or call.target is None:
             return None
-        copies = dict.fromkeys(ModelState(state.shown) for state in self.states)
-        forked = ExpectedSession(call.target, self.readers, tuple(copies), [*self.done])
+        forked = ExpectedSession(
+            call.target, self.readers, ModelState(self.state.shown), [*self.done]
+        )
         forked.look(store, *self.readers)
         return forked
 
@@ -109,44 +108,31 @@ class ExpectedSession:
             case _:
                 return call
 
-    def _advance(self, store: Client, done: Operation) -> None:
-        before = self.states[0]
-        after = [state for each in self.states for state in _apply(each, done)]
-        self.states = tuple(dict.fromkeys(after))
-        assert self.states, "the model was asked for what it refuses"
+    def _advance(self, done: Operation) -> None:
+        before = self.state.shown
+        after = model.apply_operation(self.state, done, journal=True)
+        assert after is not None, "the model was asked for what it refuses"
+        self.state = after
         if done.op == "snapshot":
             self.snapshots.append(done.snapshot or "")
         elif done.op == "undo":
             self.seen.pop()
         elif done.op in CHANGES:
-            self.seen.append(_show(store, before).shown != _show(store, self.states[0]).shown)
+            self.seen.append(before != after.shown)
 
     def _compare(self, store: Client, done: Operation) -> None:
-        fitting = [s for s in self.states if model.is_consistent(_show(store, s), done)]
-        if not fitting:
+        if not model.is_consistent(self.state, done):
             said = done.value if isinstance(done.value, tuple) else (str(done.value),)
             limit = f" of the newest {done.limit}" if done.limit is not None else ""
             proof = (
                 f"after {', '.join(self.done[-12:])}, a {done.op}{limit} gave [{' '.join(said)}]"
             )
-            must = f", where the session must show [{' '.join(_show(store, self.states[0]).shown)}]"
+            must = f", where the session must show [{' '.join(self.state.shown)}]"
             store.context.fail("differs from the model", proof + must, session=self.session)
-        self.states = tuple(fitting)
-
-
-def _apply(state: ModelState, done: Operation) -> Iterable[ModelState]:
-    if done.op == "append":
-        return model.apply_append(state, done, journal=True)
-    after = model.apply_operation(state, done, journal=True)
-    return () if after is None else (after,)
 
 
 def _list_claimed(context: CaseContext, ops: Iterable[OpName]) -> list[OpName]:
     return [op for op in ops if op not in CAPABILITIES or context.claims(op)]
-
-
-def _show(store: Client, state: ModelState) -> ModelState:
-    return model.show_newest(state, store.context.adapter.keeps_last)
 
 
 def run_program(store: Client, session: str, program: Sequence[OpName]) -> None:

@@ -324,7 +324,7 @@ def same_words_twice(context: CaseContext) -> None:
 def same_key_once(context: CaseContext) -> None:
     """Append with one key again and again, here and from another caller: it is one append."""
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
-    keyed = store.append(session, 2, key="request-1")
+    keyed = store.append(session, context.adapter.batch_size(2), key="request-1")
     context.require_room(2 * len(keyed))
     for caller in (store, other):
         caller.append(session, ids=keyed, key="request-1")

@@ -33,10 +33,8 @@ class _Vanishing(Event):
 
 
 class _Search:
-    def __init__(self, events: list[Event], steps: int, keeps_last: int | None) -> None:
+    def __init__(self, events: list[Event], steps: int) -> None:
         self.events = sorted(events, key=lambda event: (event.lo, event.hi))
-        self.keeps_last = keeps_last
-        self.has_pops = any(event.op.op == "pop" for event in events)
         self.steps = steps
         self.needs = _find_predecessors(self.events)
         self.sure = sum(1 << at for at, event in enumerate(self.events) if event.sure)
@@ -72,7 +70,7 @@ class _Search:
                 break
             bound = min(bound, event.hi)
             fits = not self.needs[at] & ~done
-            fits = fits and (not event.sure or model.is_consistent(self._show(state), event.op))
+            fits = fits and (not event.sure or model.is_consistent(state, event.op))
             if fits and event.op.op == "read":
                 return [(done | 1 << at, state)]
             comes_to = [s for s in self._steps(state, event) if s is not None] if fits else []
@@ -87,15 +85,10 @@ class _Search:
         after.sort(key=lambda item: -item[0])
         return [(done_after, state_after) for _, done_after, state_after in after]
 
-    def _show(self, state: model.ModelState) -> model.ModelState:
-        return model.show_newest(state, self.keeps_last)
-
     def _steps(self, state: model.ModelState, event: Event) -> list[model.ModelState | None]:
         """List the states after an event; a trim may have several."""
         if isinstance(event, _Vanishing):
             return [replace(state, shown=tuple(i for i in state.shown if i not in event.op.ids))]
-        if event.op.op == "append" and self.has_pops:
-            return list(model.apply_append(state, event.op))
         if event.op.op != "trim":
             return [model.apply_operation(state, event.op)]
         # A trim may look first and act then: what was appended meanwhile stays beside the rest.
@@ -149,6 +142,9 @@ def find_search_obstacle(session: SessionHistory) -> str | None:
     """Why a session cannot be searched; None if it can."""
     if session.of("undo"):
         return "undo is not searched"
+    if session.keeps_last is not None and session.of("pop"):
+        # Which entry is the newest then depends on whether the store drops or hides older ones.
+        return "a pop from a window is not searched"
     if session.forked:
         return "a forked session is not searched"
     taken = {event.op.snapshot for event in session.of("snapshot")}
@@ -179,7 +175,7 @@ def search(
     events += session.changes()
     events += [Event(read) for read in session.reads]
     events += [Event(op) for _, _, op in session.contents if op.op == "read"]
-    run = _Search(events, steps, session.keeps_last)
+    run = _Search(events, steps)
     found = run.run()
     return run.stuck if found is False and run.stuck is not None else found
 
@@ -187,7 +183,7 @@ def search(
 def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     """The violation that the search proved, named after the operation that nothing explains."""
     op, shown = stuck.op, stuck.state.shown
-    name, ids = _choose_name(stuck)
+    name, ids = _choose_name(session, stuck)
     origins = [session.entries[id_].event.op for id_ in ids[:2] if id_ in session.entries]
     end = op.complete_ns or 0
     causes = [e.op for e in session.changes() if e.op is not op and e.lo <= end]
@@ -200,12 +196,17 @@ def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     return Anomaly(name, session.name, ids, tuple(dict.fromkeys(witness)), proof)
 
 
-def _choose_name(stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
+def _choose_name(session: SessionHistory, stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
     op, shown = stuck.op, set(stuck.state.shown)
     if op.op == "pop":
         return ("false empty", ()) if op.value is None else ("wrong pop", (str(op.value),))
     if op.op != "read" or not isinstance(op.value, tuple) or op.snapshot is not None:
         return "rollback mismatch", ()
+    moving = [*session.changes(), *session.of("append")]
+    before = [event for event in moving if event.lo <= (op.complete_ns or 0)]
+    newest = max(before, key=lambda event: event.lo, default=None)
+    if newest is not None and newest.op.op == "rollback":
+        return "rollback mismatch", tuple(sorted(shown ^ {*op.value}))
     if more := tuple(id_ for id_ in op.value if id_ not in shown):
         return "resurrected entry", more
     lacking = tuple(id_ for id_ in stuck.state.shown if id_ not in op.value)

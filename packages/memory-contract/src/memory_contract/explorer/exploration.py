@@ -27,7 +27,7 @@ from memory_contract.explorer.schedules import (
     Chooser,
     RecordedOrder,
     Schedule,
-    build_chooser,
+    Sticky,
     format_schedule,
     renumber_switches,
 )
@@ -129,7 +129,7 @@ def explore_case(
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, results = seed, []
     for _ in range(schedules):
-        attempt = attempt_case(case, subject, ours, build_chooser(ours))
+        attempt = attempt_case(case, subject, ours, Sticky(ours))
         if attempt.failure:
             found = _minimize(case, subject, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)

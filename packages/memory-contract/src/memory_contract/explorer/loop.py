@@ -1,4 +1,4 @@
-"""An event loop that runs the steps of tasks in an order that a strategy chooses.
+"""An event loop that runs the steps of tasks in an order that a seed chooses, or a schedule.
 
 Only the steps of tasks: timers, transports and all other callbacks keep their order, and all that
 are due come before the next step. Built on the loop that asyncio itself uses, through what it
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
-from memory_contract.explorer.schedules import Chooser, Switch
+from memory_contract.explorer.schedules import Chooser, Switch, TaskStep
 from memory_contract.handles import iter_awaited
 
 _T = TypeVar("_T")
@@ -103,20 +103,6 @@ class _WatchedSelector(selectors.DefaultSelector):
         return found
 
 
-@dataclass(slots=True, eq=False)
-class TaskStep:
-    """A task that can go on: its name, and which of its steps it is."""
-
-    task: str
-    number: int
-    handle: asyncio.Handle
-    coroutine: Any
-    # Steps of other tasks that were taken since it became ready.
-    passed_over: int = 0
-    # The number of times that it was its turn and another was taken.
-    asked: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class StepTaken:
     """One step that was taken: whose, when, and the switch that brought it, if one did."""
@@ -129,7 +115,7 @@ class StepTaken:
 
 
 class ExploringLoop(asyncio.SelectorEventLoop):
-    """Runs steps of tasks as a strategy chooses, and records where it left the plain order."""
+    """Runs steps of tasks as a chooser says, and records where it left the plain order."""
 
     def __init__(self, chooser: Chooser) -> None:
         self._owner = threading.get_ident()

@@ -1,12 +1,13 @@
-"""Schedules of tasks: how one is written down, and the strategies that choose one."""
+"""Schedules of tasks: how one is written down, chosen by a seed, and repeated."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class Switch:
         return f"{self.task}#{self.number}{again}>{self.taken}"
 
 
+# How often the plain order is left. More finds a race sooner, and leaves more switches to read.
+CHANCE: Final = 0.15
+
 # In the plain order a task goes on as long as it can; then comes who was stopped last.
 Schedule = tuple[Switch, ...]
 
@@ -48,76 +52,31 @@ def renumber_switches(switches: Iterable[Switch]) -> Schedule:
     return tuple(kept)
 
 
-# Strategies
-
-
-class ReadyStep(Protocol):
-    """A task that can go on: its name, which of its steps it is, and how often it was stopped."""
+@dataclass(slots=True, eq=False)
+class TaskStep:
+    """A task that can go on: its name, and which of its steps it is."""
 
     task: str
     number: int
-    asked: int
-
-
-class Chooser(Protocol):
-    """Picks the next step."""
-
-    def pick(self, ready: Sequence[ReadyStep]) -> int:
-        """Return the index of the step to run; the first is that of the plain order."""
-
-
-class Uniform:
-    """Any of them, with equal chances: many switches, everywhere."""
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-
-    def pick(self, ready: Sequence[ReadyStep]) -> int:
-        """Pick any step at random."""
-        return self._random.randrange(len(ready))
+    handle: asyncio.Handle
+    coroutine: Any
+    # Steps of other tasks that were taken since it became ready.
+    passed_over: int = 0
+    # The number of times that it was its turn and another was taken.
+    asked: int = 0
 
 
 class Sticky:
-    """The plain order, left now and then: few switches, anywhere."""
+    """The plain order, left now and then by a seed: few switches, anywhere."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self._chance = random.choice((0.3, 0.1, 0.03))
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)  # noqa: S311 -- runs must repeat
 
-    def pick(self, ready: Sequence[ReadyStep]) -> int:
-        """Pick the first, or now and then another."""
-        if self._random.random() >= self._chance:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
+        """Return the index of the step to run: the first, or now and then another."""
+        if self._random.random() >= CHANCE:
             return 0
         return self._random.randrange(1, len(ready))
-
-
-class Priorities:
-    """Tasks have ranks, and the highest goes on; now and then it falls below all others.
-
-    The way of probabilistic concurrency testing: a race that needs one task to be held back for
-    long while others go on is found with few such falls.
-    """
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self._chance = random.choice((0.1, 0.03, 0.01))
-        self._ranks: dict[str, float] = {}
-        self._lowest = 0.0
-
-    def pick(self, ready: Sequence[ReadyStep]) -> int:
-        """Pick the highest rank, after it may have fallen."""
-        for step in ready:
-            if step.task not in self._ranks:
-                self._ranks[step.task] = self._random.random()
-        highest = self._find_highest(ready)
-        if self._random.random() < self._chance:
-            self._lowest -= 1.0
-            self._ranks[ready[highest].task] = self._lowest
-            highest = self._find_highest(ready)
-        return highest
-
-    def _find_highest(self, ready: Sequence[ReadyStep]) -> int:
-        return max(range(len(ready)), key=lambda place: self._ranks[ready[place].task])
 
 
 class RecordedOrder:
@@ -126,7 +85,7 @@ class RecordedOrder:
     def __init__(self, schedule: Iterable[Switch] = ()) -> None:
         self._taken = {(s.task, s.number, s.asked): s.taken for s in schedule}
 
-    def pick(self, ready: Sequence[ReadyStep]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """Pick the recorded task; the first if that one is not ready."""
         first = ready[0]
         taken = self._taken.get((first.task, first.number, first.asked))
@@ -134,15 +93,4 @@ class RecordedOrder:
         return names.index(taken) if taken in names else 0
 
 
-_STRATEGIES: Final[tuple[Callable[[Random], Chooser], ...]] = (
-    Uniform,
-    Priorities,
-    Sticky,
-    Priorities,
-)
-
-
-def build_chooser(seed: int) -> Chooser:
-    """Build the strategy that a seed stands for."""
-    random = Random(seed)  # noqa: S311 -- runs must repeat
-    return random.choice(_STRATEGIES)(random)
+Chooser = Sticky | RecordedOrder

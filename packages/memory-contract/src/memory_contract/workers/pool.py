@@ -62,11 +62,17 @@ class WorkerPlugin(Protocol):
 
 
 class Worker:
-    """A process that opens the store and does what it is told."""
+    """A process that opens the store and does what it is told.
+
+    One that does not answer in time is killed, so that no late answer is read in place of a later
+    one.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._struck = False
+        # How many answers were not read yet; the first is its process id.
+        self._owed = 1
         # A case that hangs and the pool may close it at the same time.
         self._closing = threading.Lock()
         self.pid: int = 0
@@ -82,10 +88,12 @@ class Worker:
             self._connection.send(message)
         except OSError as error:
             raise WorkerLost("a worker process ended") from error
+        self._owed += 1
 
     def answer(self, wait_s: float = ANSWER_S_MAX) -> Any:
         """The answer to the oldest job; an error of the store is raised here."""
         kind, value = self._receive(wait_s)
+        self._owed -= 1
         if kind == "ok":
             return value
         raise KINDS.get(kind, StoreRaised)(value)
@@ -132,9 +140,10 @@ class Worker:
                 os.kill(self.pid, DUMP_STACKS)
 
     def end(self) -> None:
-        """Close its handle, and end it."""
-        with contextlib.suppress(WorkerLost, StoreRaised, Refused):
-            self.ask("close")
+        """Close its handle, unless it is in the middle of a job, and end it."""
+        if not self._owed:
+            with contextlib.suppress(WorkerLost, StoreRaised, Refused):
+                self.ask("close")
         self.kill()
 
     def _receive(self, wait_s: float) -> Any:
@@ -143,6 +152,7 @@ class Worker:
                 return self._connection.recv()
         except (EOFError, OSError) as error:
             raise WorkerLost("a worker process ended") from error
+        self.kill()
         raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s")
 
 
