@@ -397,11 +397,10 @@ def _current_task() -> Any:
 
 def _list_batch(spec: MethodSpec, arguments: Any, options: Any) -> tuple[Any, Any]:
     """Make a list of an iterator, so that the recorder and the store can both read it."""
-    if spec.batch is None:
+    if not spec.takes_batch:
         return arguments, options
-    place, name = spec.batch
-    if len(arguments) > place and isinstance(arguments[place], Iterator):
-        arguments = (*arguments[:place], list(arguments[place]), *arguments[place + 1 :])
-    elif isinstance(options.get(name), Iterator):
-        options = {**options, name: list(options[name])}
-    return arguments, options
+
+    def to_list(value: Any) -> Any:
+        return list(value) if isinstance(value, Iterator) else value
+
+    return tuple(map(to_list, arguments)), {name: to_list(options[name]) for name in options}
