@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -372,12 +373,13 @@ def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check
     done = command("init", "stores:Remote")
     assert done.out.endswith(
         "Fill in make_store in contract_store.py first.\n"
+        "Name your copy of memory-contract in .github/workflows/memory-contract.yml.\n"
         "Next: memory-contract check contract_store:make_store\n"
     )
     factory = (command.folder / "contract_store.py").read_text("utf-8")
     assert "def make_store(workspace):\n    return Remote(host=..., db_path=" in factory
     test = (command.folder / "test_memory_contract.py").read_text("utf-8")
-    assert 'adapter = Adapter(open="contract_store:make_store")' in test
+    assert 'adapter = "contract_store:make_store"' in test
     workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
     assert "memory-contract check contract_store:make_store --full" in workflow.read_text("utf-8")
     workflow.unlink()
@@ -391,9 +393,9 @@ def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check
 @pytest.mark.parametrize(
     ("file", "installed"),
     [
-        ("pyproject.toml", ". memory-contract"),
-        ("requirements.txt", "-r requirements.txt memory-contract"),
-        (None, "memory-contract"),
+        ("pyproject.toml", ". ./memory-contract"),
+        ("requirements.txt", "-r requirements.txt ./memory-contract"),
+        (None, "./memory-contract"),
     ],
 )
 def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
@@ -403,7 +405,33 @@ def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
         (folder / file).touch()
     command("init", "--into", "project")
     workflow = (folder / ".github" / "workflows" / "memory-contract.yml").read_text("utf-8")
+    # Not on PyPI yet: the name alone would install what anybody uploads there.
     assert f"      - run: pip install {installed}\n" in workflow
+
+
+def test_init_writes_no_password(command):
+    done = command("init", "redis://user:hunter2@host/0")
+    workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
+    test = (command.folder / "test_memory_contract.py").read_text("utf-8")
+    for text in (done.out, done.err, test, workflow.read_text("utf-8")):
+        assert "hunter2" not in text
+    assert 'adapter = os.environ["STORE_URL"]  # redis://user:***@host/0\n' in test
+    assert 'memory-contract check "$STORE_URL" --full' in workflow.read_text("utf-8")
+    assert "          STORE_URL: ${{ secrets.STORE_URL }}\n" in workflow.read_text("utf-8")
+    assert done.out.endswith('Next: memory-contract check "$STORE_URL"\n')
+
+
+@pytest.mark.parametrize("target", ["sqlite:///a & b.db", "memory:", "stores:adapter"])
+def test_a_test_that_init_wrote_runs(check, command, target):
+    stores = command.folder / "stores.py"
+    stores.write_text(STORES + "\n\nadapter = Adapter(open=Newest)\n", "utf-8")
+    done = command("init", target)
+    assert done.out.endswith(f"Next: memory-contract check {shlex.quote(target)}\n")
+    workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
+    step = f"      - run: |\n          memory-contract check {shlex.quote(target)} --full "
+    assert step in workflow.read_text("utf-8")
+    program = [sys.executable, "-m", "pytest", "-q", "-k", "append_then_read"]
+    subprocess.run(program, cwd=command.folder, check=True, env=environment())
 
 
 @pytest.mark.parametrize("target", ["stores:make_remote", "stores:Newest"])
