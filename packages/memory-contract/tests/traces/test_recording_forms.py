@@ -112,6 +112,25 @@ def test_ids_that_the_store_gives_to_messages_are_its_own(path, fresh):
     assert explained(store, path).counts == {"lost append": 1}
 
 
+@pytest.mark.parametrize("show", [{}, {"turn": 1}, {"turn": None}])
+def test_a_zero_is_a_value_that_can_be_lost(path, show):
+    def lose(message):
+        return {**{name: message[name] for name in ("role", "content")}, **show}
+
+    store = record(Messages(lose), path, fresh=True)
+    store.add_messages("s", [{"role": "user", "content": "a", "turn": 0}])
+    store.get_history("s")
+    assert explained(store, path).names == {"corrupted entry"}
+
+
+@pytest.mark.parametrize("empty", [None, "", False, [], {}])
+def test_an_empty_field_may_be_left_out_or_become_another(path, empty):
+    store = record(Messages(lambda m: {**m, "note": empty, "turn": 0}), path, fresh=True)
+    store.add_messages("s", [{"role": "user", "content": "a", "note": None, "turn": False}])
+    store.get_history("s")
+    assert not explained(store, path).names
+
+
 def test_a_role_that_has_two_names_is_the_same_in_what_is_appended(path):
     store = record(Messages(dict), path, fresh=True)
     for role in ("human", "ai", "Model", "SYSTEM"):

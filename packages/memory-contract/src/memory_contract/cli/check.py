@@ -37,7 +37,7 @@ from memory_contract.report.text import (
     reproduce,
 )
 from memory_contract.results import Report, Unreachable
-from memory_contract.targets import TargetError
+from memory_contract.targets import FRAMEWORKS, TargetError
 
 BUDGET: Final = "60s"
 # What a shell adds to the number of the signal that ended a command.
@@ -59,8 +59,7 @@ def add_commands(commands: Commands) -> None:
         metavar="TARGET",
         help="A factory, module:function, that takes a workspace folder and returns a store; or"
         " module:Class, module:adapter, a URL of a registered store, or FRAMEWORK:module:factory"
-        " for a store of langchain, langgraph-saver, langgraph-store, openai-agents, claude-agent,"
-        " llama-index, adk, strands or agno.",
+        f" for a store of one of {', '.join(FRAMEWORKS)}.",
     )
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument(

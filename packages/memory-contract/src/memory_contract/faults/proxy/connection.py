@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from memory_contract.faults.proxy.fault_queue import CONNECT, FaultQueue, ProxyFault
@@ -34,7 +34,7 @@ class _Round:
     closes: bool = False
     # Which of the round's requests was struck, counted from 1.
     place: int = 0
-    held: bytes = b""
+    held: bytearray = field(default_factory=bytearray)
     over: bool = False
 
 
@@ -196,7 +196,7 @@ class ProxiedConnection:
                 return
             del self._rounds[self._answering]
             self._answering += 1
-            here.held = here.forged
+            here.held += here.forged
             await self._deliver(here, client)
 
     async def _deliver(self, here: _Round, client: asyncio.StreamWriter) -> None:
