@@ -369,6 +369,36 @@ def test_a_window_is_claimed_on_the_command_line(check):
     assert "1 is less than a turn" in check("memory:", "--keeps-last", "1", code=2).err
 
 
+LAUNCHER = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("memory_contract", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_an_interrupted_check_shows_what_had_ended(check):
+    command = [sys.executable, "-c", LAUNCHER, "check", "stores:Lossy", "--full"]
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=check.folder,
+        env=environment(),
+    )
+    try:
+        assert running.stderr.readline().startswith("PASS         sequential/")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 128 + signal.SIGINT
+    assert re.search(r"^sequential  PASS +[1-9]", out, re.MULTILINE)
+    assert out.endswith(" had ended: no verdict.\n")
+    assert err.endswith("Interrupted.\n")
+
+
 def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check, command):
     done = command("init", "stores:Remote")
     assert done.out.endswith(

@@ -274,6 +274,10 @@ def test_what_fails_a_trial_is_told_and_not_held_against_a_class():
     assert failures("ClearDoesNothing") == {}
 
 
+def test_a_trial_that_fails_once_is_told():
+    assert "not driven blocking: TimeoutError: busy" in taken("FailsOnce")[0].notes
+
+
 def test_a_rollback_that_does_nothing_is_held_against_a_class():
     adapter, _ = taken("SnapshotsByReference")
     assert adapter.capabilities == {"snapshot", "rollback"}
