@@ -292,8 +292,6 @@ def _expect_own_data(findings: Findings) -> None:
 
 def _refuse_shared_place(factory: Factory, what: str, kind: type | None) -> TargetError:
     hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
-    # The class takes no place yet.
-    hint = hint.replace("()\n", "(...)  # with its data in the folder `workspace`\n")
     return TargetError(
         f"{factory.name} takes no workspace, and its store {what}; each case needs an empty one",
         hint=hint,
