@@ -208,16 +208,17 @@ class ProxiedConnection:
         if here.fault is not None:
             # Recorded before the client can see it, so that it is there when the call returns.
             self._fault_queue.strike(here.fault, here.name, here.began_ns)
+        held = bytes(here.held)
         if what == "cut midway":
-            _write(client, here.held[: len(here.held) // 2])
+            _write(client, held[: len(held) // 2])
         elif what == "slice":
-            for at in range(0, len(here.held), SLICE_BYTES):
-                _write(client, here.held[at : at + SLICE_BYTES])
+            for at in range(0, len(held), SLICE_BYTES):
+                _write(client, held[at : at + SLICE_BYTES])
                 await client.drain()
                 # Let the next piece be another packet.
                 await asyncio.sleep(0)
         elif what != "cut after":
-            _write(client, here.held)
+            _write(client, held)
         if what in ("cut after", "cut midway") or here.closes:
             # The data is in the socket's buffer, and arrives before the connection ends.
             raise _Cut
