@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -324,7 +325,7 @@ def test_the_factory_to_write_is_shown_for_the_class(check):
         " was run.\n\nWrite a factory, for example in contract_store.py:\n\n"
         "    from stores import Remote\n\n\n"
         "    def make_store(workspace):\n"
-        '        return Remote(host=..., db_path=workspace / "store.db")\n\n'
+        "        return Remote(...)  # with its data in the folder `workspace`\n\n"
         "Then:  memory-contract check contract_store:make_store\n"
     )
 
@@ -368,16 +369,49 @@ def test_a_window_is_claimed_on_the_command_line(check):
     assert "1 is less than a turn" in check("memory:", "--keeps-last", "1", code=2).err
 
 
+LAUNCHER = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("memory_contract", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_an_interrupted_check_shows_what_had_ended(check):
+    command = [sys.executable, "-c", LAUNCHER, "check", "stores:Lossy", "--full"]
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=check.folder,
+        env=environment(),
+    )
+    try:
+        # Told before it is kept: the first is kept when the second is told.
+        for _ in range(2):
+            assert running.stderr.readline().startswith("PASS         sequential/")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 128 + signal.SIGINT
+    assert re.search(r"^sequential  PASS +[1-9]", out, re.MULTILINE)
+    assert out.endswith(" had ended: no verdict.\n")
+    assert err.endswith("Interrupted.\n")
+
+
 def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check, command):
     done = command("init", "stores:Remote")
     assert done.out.endswith(
         "Fill in make_store in contract_store.py first.\n"
+        "Name your copy of memory-contract in .github/workflows/memory-contract.yml.\n"
         "Next: memory-contract check contract_store:make_store\n"
     )
     factory = (command.folder / "contract_store.py").read_text("utf-8")
-    assert "def make_store(workspace):\n    return Remote(host=..., db_path=" in factory
+    assert "def make_store(workspace):\n    return Remote(...)  #" in factory
     test = (command.folder / "test_memory_contract.py").read_text("utf-8")
-    assert 'adapter = Adapter(open="contract_store:make_store")' in test
+    assert 'adapter = "contract_store:make_store"' in test
     workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
     assert "memory-contract check contract_store:make_store --full" in workflow.read_text("utf-8")
     workflow.unlink()
@@ -391,9 +425,9 @@ def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check
 @pytest.mark.parametrize(
     ("file", "installed"),
     [
-        ("pyproject.toml", ". memory-contract"),
-        ("requirements.txt", "-r requirements.txt memory-contract"),
-        (None, "memory-contract"),
+        ("pyproject.toml", ". ./memory-contract"),
+        ("requirements.txt", "-r requirements.txt ./memory-contract"),
+        (None, "./memory-contract"),
     ],
 )
 def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
@@ -403,7 +437,33 @@ def test_init_installs_a_project_only_if_it_can_be(command, file, installed):
         (folder / file).touch()
     command("init", "--into", "project")
     workflow = (folder / ".github" / "workflows" / "memory-contract.yml").read_text("utf-8")
+    # Not on PyPI yet: the name alone would install what anybody uploads there.
     assert f"      - run: pip install {installed}\n" in workflow
+
+
+def test_init_writes_no_password(command):
+    done = command("init", "redis://user:hunter2@host/0")
+    workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
+    test = (command.folder / "test_memory_contract.py").read_text("utf-8")
+    for text in (done.out, done.err, test, workflow.read_text("utf-8")):
+        assert "hunter2" not in text
+    assert 'adapter = os.environ["STORE_URL"]  # redis://user:***@host/0\n' in test
+    assert 'memory-contract check "$STORE_URL" --full' in workflow.read_text("utf-8")
+    assert "          STORE_URL: ${{ secrets.STORE_URL }}\n" in workflow.read_text("utf-8")
+    assert done.out.endswith('Next: memory-contract check "$STORE_URL"\n')
+
+
+@pytest.mark.parametrize("target", ["sqlite:///a & b.db", "memory:", "stores:adapter"])
+def test_a_test_that_init_wrote_runs(check, command, target):
+    stores = command.folder / "stores.py"
+    stores.write_text(STORES + "\n\nadapter = Adapter(open=Newest)\n", "utf-8")
+    done = command("init", target)
+    assert done.out.endswith(f"Next: memory-contract check {shlex.quote(target)}\n")
+    workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
+    step = f"      - run: |\n          memory-contract check {shlex.quote(target)} --full "
+    assert step in workflow.read_text("utf-8")
+    program = [sys.executable, "-m", "pytest", "-q", "-k", "append_then_read"]
+    subprocess.run(program, cwd=command.folder, check=True, env=environment())
 
 
 @pytest.mark.parametrize("target", ["stores:make_remote", "stores:Newest"])

@@ -7,6 +7,7 @@ import sys
 import pytest
 import redis
 
+from memory_contract.faults.proxy import Proxy
 from memory_contract.faults.servers.ports import reserve_port
 from tests.support import redis_server
 
@@ -48,6 +49,13 @@ def test_it_says_where_it_listens_and_what_struck():
         running.communicate()
     assert running.returncode == 0
     assert "2 faults struck, 1 did not." in said
+
+
+def test_the_url_of_an_address_of_version_6_can_be_parsed():
+    with Proxy(redis_server.emptied(), host="::1") as proxy:
+        assert proxy.url.startswith("redis://[::1]:")
+        with redis.Redis.from_url(proxy.url) as client:
+            assert client.ping()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The proxy's reading of both protocols: nothing is understood before it is all there."""
 
+import sys
+
 import pytest
 
 from memory_contract.faults.proxy import ProxyFault, ProxyFaultError
@@ -38,6 +40,27 @@ def test_replies_of_redis_are_told_apart_wherever_packets_end(size):
     found = fed(RespWire("here").from_server, stream, size)
     assert [reply.raw for reply in found] == REPLIES
     assert all(reply.ends for reply in found)
+
+
+def count_calls(work):
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_long_reply_in_many_packets_is_parsed_once():
+    reply = b"*4000\r\n" + b"$3\r\nabc\r\n" * 4000
+    once = count_calls(lambda: fed(RespWire("here").from_server, reply, len(reply)))
+    assert count_calls(lambda: fed(RespWire("here").from_server, reply, 100)) < 2 * once
 
 
 def test_a_push_answers_no_request():

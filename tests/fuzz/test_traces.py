@@ -20,6 +20,7 @@ from memory_contract import explain_trace, write_test
 from memory_contract.cli.main import run
 from memory_contract.history import HistoryError
 from memory_contract.targets import resolve
+from memory_contract.traces import replay
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import (
     OtherCall,
@@ -313,6 +314,16 @@ def test_numbers_that_no_recorder_writes_are_refused(fields, words):
     with (
         written(f"{HONEST[0]}\n{json.dumps(changed)}\n".encode()) as path,
         pytest.raises(HistoryError, match=words),
+    ):
+        load_trace(path)
+
+
+def test_an_entry_without_a_size_asks_for_text_too(monkeypatch):
+    monkeypatch.setattr(replay, "TEXT_CHARS_MAX", 1_000)
+    changed = {**json.loads(HONEST[1]), "ids": [f"{n:012x}" for n in range(100)], "sizes": []}
+    with (
+        written(f"{HONEST[0]}\n{json.dumps(changed)}\n".encode()) as path,
+        pytest.raises(HistoryError, match="characters of text"),
     ):
         load_trace(path)
 

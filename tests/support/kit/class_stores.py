@@ -704,6 +704,18 @@ class SnapshotsByReference(InMemory):
     def rollback_to_snapshot(self, session_id, snapshot_id): ...
 
 
+class FailsOnce(InMemory):
+    """Its first append fails, as it may on a busy machine."""
+
+    failed = False
+
+    def add_messages(self, session_id, messages):
+        if not FailsOnce.failed:
+            FailsOnce.failed = True
+            raise TimeoutError("busy")
+        super().add_messages(session_id, messages)
+
+
 class ClearDoesNothing(Kept):
     def clear(self, session_id): ...
 

@@ -48,6 +48,14 @@ class SelectionError(ValueError):
     """There is no gate or case of this name."""
 
 
+class CheckInterrupted(KeyboardInterrupt):
+    """Ctrl-C; `report` has the cases that had ended."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self.report = report
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One case in one mode, with its result if that is known without a run."""
@@ -179,19 +187,26 @@ def run_contract(
     adapter = resolve(target, keeps_last=keeps_last)
     seed = secrets.randbits(32) if seed is None else seed
     subject = StoreUnderTest(adapter)
+    results: list[CaseResult] = []
+
+    def build_report() -> Report:
+        return Report(
+            target=target if isinstance(target, str) else adapter.name,
+            seed=seed,
+            gates=gates,
+            results=tuple(results),
+            duration_s=time.monotonic() - began,
+            notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
+            keeps_last=keeps_last,
+        )
+
     try:
-        results = tuple(run_all(subject, seed))
+        results.extend(run_all(subject, seed))
+    except KeyboardInterrupt as error:
+        raise CheckInterrupted(build_report()) from error
     finally:
         subject.close()
-    return Report(
-        target=target if isinstance(target, str) else adapter.name,
-        seed=seed,
-        gates=gates,
-        results=results,
-        duration_s=time.monotonic() - began,
-        notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
-        keeps_last=keeps_last,
-    )
+    return build_report()
 
 
 def run_item(

@@ -9,6 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from memory_contract import Ok, Undecided, explain_trace, record
+from memory_contract.targets.simple_stores import MessagesHandle, TurnsHandle
+from memory_contract.targets.vocabulary import run_blocking
 from memory_contract.traces.format import TraceOperation, read_trace
 from memory_contract.traces.recorder import get_trace_writer
 
@@ -110,6 +112,25 @@ def test_ids_that_the_store_gives_to_messages_are_its_own(path, fresh):
     assert explained(store, path).counts == {"lost append": 1}
 
 
+@pytest.mark.parametrize("show", [{}, {"turn": 1}, {"turn": None}])
+def test_a_zero_is_a_value_that_can_be_lost(path, show):
+    def lose(message):
+        return {**{name: message[name] for name in ("role", "content")}, **show}
+
+    store = record(Messages(lose), path, fresh=True)
+    store.add_messages("s", [{"role": "user", "content": "a", "turn": 0}])
+    store.get_history("s")
+    assert explained(store, path).names == {"corrupted entry"}
+
+
+@pytest.mark.parametrize("empty", [None, "", False, [], {}])
+def test_an_empty_field_may_be_left_out_or_become_another(path, empty):
+    store = record(Messages(lambda m: {**m, "note": empty, "turn": 0}), path, fresh=True)
+    store.add_messages("s", [{"role": "user", "content": "a", "note": None, "turn": False}])
+    store.get_history("s")
+    assert not explained(store, path).names
+
+
 def test_a_role_that_has_two_names_is_the_same_in_what_is_appended(path):
     store = record(Messages(dict), path, fresh=True)
     for role in ("human", "ai", "Model", "SYSTEM"):
@@ -174,6 +195,87 @@ def test_one_text_is_no_list_of_messages(path):
     found = explained(store, path)
     assert not found.names
     assert found.others["get_history"] == 6
+
+
+class SessionLast(Turns):
+    def save_context(self, human_msg, ai_msg, session_id):
+        super().save_context(session_id, human_msg, ai_msg)
+
+
+class SessionByName(Turns):
+    def save_context(self, human_msg, ai_msg, *, thread_id="s"):
+        super().save_context(thread_id, human_msg, ai_msg)
+
+
+class SessionBehindTexts(Turns):
+    def save_context(self, *texts, session_id):
+        super().save_context(session_id, *texts)
+
+
+@pytest.mark.parametrize("kind", [Turns, SessionLast, SessionByName, SessionBehindTexts])
+def test_a_turn_is_not_taken_for_its_session(path, kind):
+    store = record(kind(list), path, fresh=True)
+    handle = TurnsHandle(store, awaited=False)
+    secret = [{"role": role, "content": f"my secret, {role}"} for role in ("user", "assistant")]
+    run_blocking(handle.append("s", secret))
+    run_blocking(handle.read("s"))
+    found = explained(store, path)
+    assert not found.names
+    assert "my secret" not in path.read_text()
+    if kind is not SessionBehindTexts:
+        assert isinstance(found.verdict, Ok)
+        assert found.verdict.scope.sessions == 1
+
+
+def add_session_last(self, role, content, session_id):
+    self.sessions.setdefault(session_id, []).append({"role": role, "content": content})
+
+
+def add_content_first(self, content, session_id, role="user"):
+    add_session_last(self, role, content, session_id)
+
+
+def add_by_name(self, *, content, role, session_id):
+    add_session_last(self, role, content, session_id)
+
+
+@pytest.mark.parametrize("add", [add_session_last, add_content_first, add_by_name])
+def test_texts_are_not_taken_for_their_session(path, add):
+    kind = type("Texts", (Messages,), {"add_message": add, "add_messages": None})
+    store = record(kind(dict), path, fresh=True)
+    handle = MessagesHandle(store, form="texts", awaited=False)
+    run_blocking(handle.append("s", [{"role": "user", "content": "my secret"}]))
+    run_blocking(handle.read("s"))
+    assert isinstance(explained(store, path).verdict, Ok)
+    assert "my secret" not in path.read_text()
+
+
+def test_an_iterator_of_messages_may_stand_before_the_session(path):
+    class SessionLast(Messages):
+        def add_messages(self, messages, session_id):
+            super().add_messages(session_id, messages)
+
+    store = record(SessionLast(dict), path, fresh=True)
+    store.add_messages(iter([{"role": "user", "content": "hello"}]), "s")
+    assert store.get_history("s") == [{"role": "user", "content": "hello"}]
+    assert isinstance(explained(store, path).verdict, Ok)
+
+
+def test_a_rollback_may_name_the_snapshot_first(path):
+    class Snapshots(Messages):
+        def save_snapshot(self, session_id):
+            self.saved = list(self.sessions.get(session_id, []))
+            return "one"
+
+        def rollback_to_snapshot(self, snapshot_id, session_id):
+            self.sessions[session_id] = list(self.saved)
+
+    store = record(Snapshots(dict), path, fresh=True)
+    store.save_snapshot("s")
+    talk(store)
+    store.rollback_to_snapshot("one", "s")
+    store.get_history("s")
+    assert isinstance(explained(store, path).verdict, Ok)
 
 
 TURNS = {

@@ -121,8 +121,8 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
 
     described: dict[str, MethodSpec] = {
         "add_message": MethodSpec(add_message, record_position),
-        "add_messages": MethodSpec(add_messages, record_position, (1, "messages")),
-        "add_entries": MethodSpec(add_entries, None, (1, "values")),
+        "add_messages": MethodSpec(add_messages, record_position, takes_batch=True),
+        "add_entries": MethodSpec(add_entries, takes_batch=True),
         "save_context": MethodSpec(save_context, record_position),
         "get_history": MethodSpec(_get_history, record_messages),
         "load_memory": MethodSpec(

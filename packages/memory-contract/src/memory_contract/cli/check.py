@@ -24,20 +24,20 @@ from memory_contract.cli.parser import (
     add_seed,
     parse_count,
 )
-from memory_contract.contract_run import Progress, SelectionError
+from memory_contract.contract_run import CheckInterrupted, Progress, SelectionError
 from memory_contract.deviations import Deviations, DeviationsError, find_deviations, read_deviations
 from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.explorer import explore
 from memory_contract.printable import escape_unseen
 from memory_contract.report import to_json, write_report
-from memory_contract.report.terminal import ProgressDisplay, print_summary
+from memory_contract.report.terminal import ProgressDisplay, print_interrupted, print_summary
 from memory_contract.report.text import (
     check_again,
     describe_target,
     reproduce,
 )
 from memory_contract.results import Report, Unreachable
-from memory_contract.targets import TargetError
+from memory_contract.targets import FRAMEWORKS, TargetError
 
 BUDGET: Final = "60s"
 # What a shell adds to the number of the signal that ended a command.
@@ -59,8 +59,7 @@ def add_commands(commands: Commands) -> None:
         metavar="TARGET",
         help="A factory, module:function, that takes a workspace folder and returns a store; or"
         " module:Class, module:adapter, a URL of a registered store, or FRAMEWORK:module:factory"
-        " for a store of langchain, langgraph-saver, langgraph-store, openai-agents, claude-agent,"
-        " llama-index, adk, strands or agno.",
+        f" for a store of one of {', '.join(FRAMEWORKS)}.",
     )
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument(
@@ -147,7 +146,12 @@ def check(arguments: Namespace) -> int:
         known = find_deviations(Path.cwd()) if file is None else read_deviations(file)
         _make_folder(folder)
         shown = ProgressDisplay(target=arguments.target, keeps_last=arguments.keeps_last)
-        found = _run(arguments, known, budget_s, shown)
+        try:
+            found = _run(arguments, known, budget_s, shown)
+        except CheckInterrupted as interrupt:
+            if not arguments.as_json:
+                print_interrupted(interrupt.report)
+            raise
     page = _write_report(found, folder)
     if arguments.as_json:
         # ASCII: what a store gave back may hold what no terminal and no pipe can take.

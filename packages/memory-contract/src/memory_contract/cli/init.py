@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Final
 from memory_contract.cli.check import translate_errors
 from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UsageError
+from memory_contract.redaction import has_password
 from memory_contract.targets import find_factory_source
+from memory_contract.traces.regression_test import STORE_URL, build_store_source
 
 FACTORY_FILE: Final = "contract_store.py"
 TEST_FILE: Final = "test_memory_contract.py"
@@ -29,13 +32,14 @@ def make_store(workspace):
 _TEST: Final = '''\
 """The memory contract: each case is a test of this class."""
 
-from memory_contract import Adapter, MemoryContract
+{imports}
 
 
 class TestStore(MemoryContract):
-    # What the kit cannot find out can be claimed here, and the store is then held to it:
-    # durability="power" if nothing is lost in a power cut, keeps_last=20 if older entries go.
-    adapter = Adapter(open="{target}")
+    adapter = {store}
+    # What the kit cannot find out about the store of a factory can be claimed, and the store is
+    # then held to it: memory_contract.Adapter(open="mystore:make_store", durability="power") if
+    # nothing is lost in a power cut, keeps_last=20 if older entries go.
 '''
 _CI: Final = """\
 name: memory contract
@@ -49,15 +53,22 @@ jobs:
         with:
           python-version: "3.12"
       # {about}
-      # memory-contract is not on PyPI yet: until it is, name your copy of it here.
-      - run: pip install {packages}
-      - run: memory-contract check {target} --full --report memory-contract-report
-      - uses: actions/upload-artifact@v4
+      # memory-contract is not on PyPI yet: {kit} stands for your copy of it.
+      - run: pip install {packages}{kit}
+      - run: |
+          memory-contract check {target} --full --report memory-contract-report
+{environment}      - uses: actions/upload-artifact@v4
         if: always()
         with:
           name: memory-contract-report
           path: memory-contract-report
 """
+# A target with a password is a secret of the CI's.
+_ENVIRONMENT: Final = f"""\
+        env:
+          {STORE_URL}: ${{{{ secrets.{STORE_URL} }}}}
+"""
+_KIT: Final = "./memory-contract"
 
 
 def add_commands(commands: Commands) -> None:
@@ -85,28 +96,44 @@ def init(arguments: Namespace) -> int:
     Exits with 0, or with 2 if all of the files are there already.
     """
     target, source = _find_factory(arguments.target)
-    files = {FACTORY_FILE: _FACTORY.format(source=source)} if source else {}
+    secret = has_password(target)
+    shown = f'"${STORE_URL}"' if secret else shlex.quote(target)
+    imports = "from memory_contract import MemoryContract"
     about, packages = _find_packages(arguments.into)
+    files = {FACTORY_FILE: _FACTORY.format(source=source)} if source else {}
     files |= {
-        TEST_FILE: _TEST.format(target=target),
-        CI_FILE: _CI.format(target=target, about=about, packages=packages),
+        TEST_FILE: _TEST.format(
+            imports=f"import os\n\n{imports}" if secret else imports,
+            store=build_store_source(target),
+        ),
+        CI_FILE: _CI.format(
+            target=shown,
+            about=about,
+            packages=packages,
+            kit=_KIT,
+            environment=_ENVIRONMENT if secret else "",
+        ),
     }
     written = [name for name, text in files.items() if _write(arguments.into / name, text)]
     if not written:
         raise UsageError(f"{', '.join(files)} are there already: nothing was written")
     if FACTORY_FILE in written and ("..." in source or "NotImplementedError" in source):
         print(f"Fill in make_store in {arguments.into / FACTORY_FILE} first.")
-    print(f"Next: memory-contract check {target}")
+    if CI_FILE in written:
+        print(f"Name your copy of memory-contract in {arguments.into / CI_FILE}.")
+    if secret:
+        print(f"The store is named in the environment as {STORE_URL}: its URL holds a password.")
+    print(f"Next: memory-contract check {shown}")
     return 0
 
 
 def _find_packages(folder: Path) -> tuple[str, str]:
-    """What the CI step installs: a comment, and the arguments of pip."""
+    """What the CI step installs: a comment, and arguments of pip beside the kit."""
     if any((folder / name).is_file() for name in ("pyproject.toml", "setup.py")):
-        return "The project with its store.", ". memory-contract"
+        return "The project with its store.", ". "
     if (folder / "requirements.txt").is_file():
-        return "What the store needs.", "-r requirements.txt memory-contract"
-    return "Add the packages that your store needs.", "memory-contract"
+        return "What the store needs.", "-r requirements.txt "
+    return "Add the packages that your store needs.", ""
 
 
 def _find_factory(target: str | None) -> tuple[str, str]:

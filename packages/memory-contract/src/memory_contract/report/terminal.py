@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TextIO
 
@@ -70,6 +71,15 @@ def print_summary(
 ) -> None:
     """Print the whole report; `page` is the path of its timeline, if it was written."""
     print_lines(render_summary(report, page=page), sys.stdout if stream is None else stream)
+
+
+def print_interrupted(report: Report) -> None:
+    """Print what had ended before Ctrl-C; without a verdict, since most cases did not run."""
+    gates = tuple(gate for gate in report.gates if report.count(gate))
+    shown = replace(report, gates=gates)
+    ended = format_count(len(report.results), "case")
+    lines = [*_render_proofs(shown, None), *_render_gates(shown), Line("")]
+    print_lines([*lines, Line(f"{ended} had ended: no verdict.")], sys.stdout)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:

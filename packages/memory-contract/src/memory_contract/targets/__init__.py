@@ -142,12 +142,17 @@ def _from_registered(target: str) -> Adapter | None:
                 return found
     except RegistrationError as error:
         raise TargetError(str(error)) from error
-    if "://" in target or target.endswith(":") or Path(target).is_file():
+    if _is_registered(target):
         raise TargetError(
             f"no installed package registers {redact_url(target)!r} with the kit (stores of"
             f" indelible need the package indelible): name {KNOWN}"
         )
     return None
+
+
+def _is_registered(target: str) -> bool:
+    """Whether a target is a URL or a file, which only a registered store can be."""
+    return "://" in target or target.endswith(":") or Path(target).is_file()
 
 
 def _import(target: str) -> Any:
@@ -206,7 +211,7 @@ def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
 def find_factory_source(target: str) -> str:
     """The source of a factory for a callable; nothing for what can be checked as it is."""
     framework = target.partition(":")[0]
-    if framework in FRAMEWORKS or "://" in target:
+    if framework in FRAMEWORKS or _is_registered(target):
         return ""
     found = _import(target)
     try:

@@ -38,7 +38,8 @@ class DatabaseHandle(StoreHandle):
             )
         run = _run(session, batch)
         found.upsert_run(run=run)
-        index = import_module("agno.session._utils").resolve_run_index(found, run)
+        # A new run is the last.
+        index = len(found.runs) - 1
         await self.settle(self.store.upsert_session(session=found))
         try:
             await self.settle(self.store.upsert_run(run=run, session_id=session, run_index=index))

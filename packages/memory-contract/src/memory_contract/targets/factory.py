@@ -29,9 +29,6 @@ from memory_contract.targets.vocabulary import (
 )
 
 _FILE: Final = "store.db"
-# In a parameter's name, these words mean a file or a folder; `path` may mean either.
-_FILE_WORDS: Final = frozenset({"file", "filename", "filepath", "database", "db"})
-_FOLDER_WORDS: Final = frozenset({"dir", "directory", "folder", "root", "workspace"})
 _STARS: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Takes = Literal["session", "folder", "file"]
 
@@ -156,46 +153,18 @@ def _can_be_path(parameter: inspect.Parameter) -> bool:
 
 
 def write_factory(found: Callable[..., Any], name: str, *, per_session: bool | None = None) -> str:
-    """The source of a factory for this class; it takes a session if that does, or as said."""
+    """The source of a factory to fill in; it takes a session if the callable does, or as said."""
     module, _, path = name.partition(":")
-    parameters = [
-        each for each in inspect.signature(found).parameters.values() if each.kind not in _STARS
-    ]
-    chosen = [each for each in parameters if each.default is each.empty or _is_place(each)]
     if per_session is None:
-        per_session = any(each.name in SESSION_NAMES for each in chosen)
-    values = [(each, _guess_value(each, per_session=per_session)) for each in chosen]
-    arguments = ", ".join(
-        value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
-        for each, value in values
-    )
+        parameters = inspect.signature(found).parameters.values()
+        required = (each.name for each in parameters if each.default is each.empty)
+        per_session = not SESSION_NAMES.isdisjoint(required)
     takes = "session_id, workspace" if per_session else "workspace"
     return (
         f"from {module} import {path.partition('.')[0]}\n\n\n"
         f"def make_store({takes}):\n"
-        f"    return {path}({arguments})\n"
+        f"    return {path}(...)  # with its data in the folder `workspace`\n"
     )
-
-
-def _is_place(parameter: inspect.Parameter) -> bool:
-    words = set(parameter.name.lower().split("_"))
-    known = {"path"} | _FILE_WORDS | _FOLDER_WORDS
-    return bool(words & known) or "sqlite" in str(parameter.default)
-
-
-def _guess_value(parameter: inspect.Parameter, *, per_session: bool) -> str:
-    words = set(parameter.name.lower().split("_"))
-    default = parameter.default
-    if parameter.name in SESSION_NAMES:
-        return "session_id" if per_session else '"default"'
-    if isinstance(default, str) and default.startswith("sqlite"):
-        return f'f"{default.partition(":")[0]}:///{{workspace}}/{_FILE}"'
-    if words & _FILE_WORDS or (isinstance(default, str) and Path(default).suffix):
-        return f'workspace / "{_FILE}"'
-    if words & _FOLDER_WORDS or ("path" in words and isinstance(default, str)):
-        return "workspace"
-    # A class that takes a folder usually creates it; one that takes a file cannot open a folder.
-    return f'workspace / "{_FILE}"' if "path" in words else "..."
 
 
 # Opening

@@ -292,8 +292,6 @@ def _expect_own_data(findings: Findings) -> None:
 
 def _refuse_shared_place(factory: Factory, what: str, kind: type | None) -> TargetError:
     hint = "" if kind is None else write_factory(kind, f"{kind.__module__}:{kind.__qualname__}")
-    # The class takes no place yet.
-    hint = hint.replace("()\n", "(...)  # with its data in the folder `workspace`\n")
     return TargetError(
         f"{factory.name} takes no workspace, and its store {what}; each case needs an empty one",
         hint=hint,
@@ -440,7 +438,11 @@ def _choose_flavours(findings: Findings) -> None:
     if blocking is None or awaited is None:
         return
     if not blocking.works:
+        assert blocking.raised is not None
         # Many async stores can only be created while a loop runs.
+        needs_loop = isinstance(blocking.raised, RuntimeError) and not blocking.opened
+        if awaited.works and not needs_loop and not isinstance(blocking.raised, IsAwaited):
+            findings.notes.append(f"not driven blocking: {format_error(blocking.raised)}")
         del attempts["blocking"]
     elif not awaited.works:
         assert awaited.raised is not None

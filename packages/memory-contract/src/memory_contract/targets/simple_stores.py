@@ -85,13 +85,20 @@ def takes_name(save_snapshot: Callable[..., Any]) -> bool:
     return len(names) == 2 and names[0].startswith("session") and names[1] in _SNAPSHOT_NAMES
 
 
-def find_session_keyword(method: Callable[..., Any]) -> str:
-    """The name of the parameter that takes the session, if another one stands first."""
+def sort_parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a method, the one that takes the session first.
+
+    That is the first with such a name, or else the first of all. The recorder goes by this, too.
+    """
     parameters = list_parameters(method)
-    first = next(iter(parameters), None)
-    if first is None or (first.name in SESSION_NAMES and first.kind is not first.KEYWORD_ONLY):
-        return ""
-    return next((each.name for each in parameters if each.name in SESSION_NAMES), "")
+    session = next((each for each in parameters if each.name in SESSION_NAMES), None)
+    return sorted(parameters, key=lambda each: each is not session)
+
+
+def takes_session_first(method: Callable[..., Any]) -> bool:
+    """Whether the session is the first argument; else it is passed by its name."""
+    session, first = sort_parameters(method)[:1], list_parameters(method)[:1]
+    return session == first and all(each.kind is not each.KEYWORD_ONLY for each in first)
 
 
 def find_snapshot_id(answer: Any, name: Any) -> Any:
@@ -138,9 +145,10 @@ class SimpleHandle(StoreHandle):
         self, method: Callable[..., Any], session: str, *arguments: Any, **options: Any
     ) -> Any:
         """Call a method that appends or reads; the session goes where the method takes it."""
-        if keyword := find_session_keyword(method):
-            return await self.settle(method(*arguments, **{keyword: session}, **options))
-        return await self.settle(method(session, *arguments, **options))
+        if takes_session_first(method):
+            return await self.settle(method(session, *arguments, **options))
+        taker = sort_parameters(method)[0]
+        return await self.settle(method(*arguments, **{taker.name: session}, **options))
 
     async def _read(self, session: str, method: str, wanted: str, **options: int) -> Any:
         """What the store returns for a session; `TargetError` if that is no list."""
@@ -217,7 +225,7 @@ class MessagesHandle(SimpleHandle):
     def __init__(self, store: Any, *, form: str = "object", **options: Any) -> None:
         super().__init__(store, **options)
         self._form = form
-        self._by_name = form == "texts" and _names_both_texts(store.add_message)
+        self._by_name = form == "texts" and takes_role_and_content(store.add_message)
         self._build_message: Callable[..., Any] = ChatMessage if form == "object" else dict
         if form == "texts" and not self._by_name:
             _expect_texts(store.add_message)
@@ -260,28 +268,14 @@ class MessagesHandle(SimpleHandle):
 
 def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
     """Whether the names of its parameters say which text is the role and which the content."""
-    parameters = list_parameters(add_message)[1:]
+    parameters = sort_parameters(add_message)[1:]
     names = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
     return names >= {"role", "content"}
 
 
-def _names_both_texts(add_message: Callable[..., Any]) -> bool:
-    """The same, also if the session does not stand first."""
-    if not find_session_keyword(add_message):
-        return takes_role_and_content(add_message)
-    return {each.name for each in _list_others(add_message)} >= {"role", "content"}
-
-
-def _list_others(method: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters beside the one that takes the session."""
-    parameters = list_parameters(method)
-    session = find_session_keyword(method) or (parameters[0].name if parameters else "")
-    return [each for each in parameters if each.name != session]
-
-
 def _expect_texts(add_message: Callable[..., Any]) -> None:
     """Raise `TypeError` unless the method takes a role and a content beside the session."""
-    parameters = _list_others(add_message)[:2]
+    parameters = sort_parameters(add_message)[1:3]
     required = [each for each in parameters if each.default is each.empty]
     if len(required) < 2 and parameters[:1] and parameters[0].name != "role":
         raise TypeError("it takes no role and content")
@@ -292,7 +286,7 @@ def _find_message_class(method: Callable[..., Any]) -> Callable[..., Any]:
 
     Raises `TypeError` if it names none.
     """
-    name = next((each.name for each in _list_others(method)), "messages")
+    name = next((each.name for each in sort_parameters(method)[1:]), "messages")
     try:
         annotation = get_type_hints(method).get(name)
     except Exception as error:

@@ -40,8 +40,8 @@ def {name}():
     found = replay_trace(TRACE, STORE, {options})
     assert found.verdict == "FIXED", found.told
 '''
-# A URL with a password is not written down; the test takes it from the environment.
-_FROM_ENVIRONMENT: Final = 'os.environ["STORE_URL"]  # {url}'
+# A URL with a password is not written down; the test takes it from this variable.
+STORE_URL: Final = "STORE_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,25 @@ def write_test(
     test.parent.mkdir(parents=True, exist_ok=True)
     write_small_trace(beside, trace)
     explanation = judge_lines(trace.lines, trace.metadata)
-    secret = has_password(store)
     options = [f"times={times}"] if level == "concurrent" else [f"level={level!r}, times={times}"]
     text = _TEST.format(
         title=_format_title(trace),
         story="\n".join(_format_story(explanation)),
         suffix=SUFFIX,
-        imports="import os\nfrom pathlib import Path" if secret else "from pathlib import Path",
-        store=_FROM_ENVIRONMENT.format(url=_escape_docstring(redact_url(store)))
-        if secret
-        else json.dumps(store),
+        imports="import os\n" * has_password(store) + "from pathlib import Path",
+        store=build_store_source(store),
         name=test.stem if test.stem.startswith("test_") else f"test_{test.stem}",
         options=options[0],
     )
     test.write_text(text, "utf-8")
     return WrittenTest(test, beside)
+
+
+def build_store_source(store: str) -> str:
+    """The expression that names a store in a test."""
+    if has_password(store):
+        return f'os.environ["{STORE_URL}"]  # {_escape_docstring(redact_url(store))}'
+    return json.dumps(store)
 
 
 def check_test_path(test: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from memory_contract.faults.proxy.fault_queue import CONNECT, FaultQueue, ProxyFault
@@ -34,7 +34,7 @@ class _Round:
     closes: bool = False
     # Which of the round's requests was struck, counted from 1.
     place: int = 0
-    held: bytes = b""
+    held: bytearray = field(default_factory=bytearray)
     over: bool = False
 
 
@@ -196,7 +196,7 @@ class ProxiedConnection:
                 return
             del self._rounds[self._answering]
             self._answering += 1
-            here.held = here.forged
+            here.held += here.forged
             await self._deliver(here, client)
 
     async def _deliver(self, here: _Round, client: asyncio.StreamWriter) -> None:
@@ -208,16 +208,17 @@ class ProxiedConnection:
         if here.fault is not None:
             # Recorded before the client can see it, so that it is there when the call returns.
             self._fault_queue.strike(here.fault, here.name, here.began_ns)
+        held = bytes(here.held)
         if what == "cut midway":
-            _write(client, here.held[: len(here.held) // 2])
+            _write(client, held[: len(held) // 2])
         elif what == "slice":
-            for at in range(0, len(here.held), SLICE_BYTES):
-                _write(client, here.held[at : at + SLICE_BYTES])
+            for at in range(0, len(held), SLICE_BYTES):
+                _write(client, held[at : at + SLICE_BYTES])
                 await client.drain()
                 # Let the next piece be another packet.
                 await asyncio.sleep(0)
         elif what != "cut after":
-            _write(client, here.held)
+            _write(client, held)
         if what in ("cut after", "cut midway") or here.closes:
             # The data is in the socket's buffer, and arrives before the connection ends.
             raise _Cut

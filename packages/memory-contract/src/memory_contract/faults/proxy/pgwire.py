@@ -46,8 +46,8 @@ class PostgresWire:
     """One connection to PostgreSQL."""
 
     def __init__(self) -> None:
-        self._client = b""
-        self._server = b""
+        self._client = bytearray()
+        self._server = bytearray()
         self._started = False
         # The first word of each prepared statement, by its name.
         self._prepared: dict[bytes, str] = {}
@@ -57,10 +57,9 @@ class PostgresWire:
         self._client += data
         while True:
             head = 1 if self._started else 0
-            raw = _find_message(self._client, head)
+            raw = _take_message(self._client, head)
             if raw is None:
                 return
-            self._client = self._client[len(raw) :]
             yield self._parse_request(raw) if self._started else self._parse_first(raw)
 
     def _parse_first(self, raw: bytes) -> Request:
@@ -92,8 +91,7 @@ class PostgresWire:
     def from_server(self, data: bytes) -> Iterator[Reply]:
         """Messages; the last of a round says that the server is ready."""
         self._server += data
-        while (raw := _find_message(self._server, 1)) is not None:
-            self._server = self._server[len(raw) :]
+        while (raw := _take_message(self._server, 1)) is not None:
             kind = raw[:1]
             yield Reply(raw=raw, ends=kind == b"Z", completes=kind in _COMPLETE, fails=kind == b"E")
 
@@ -118,14 +116,18 @@ class PostgresWire:
         return error if reply.raw[:1] == b"E" else reply.raw
 
 
-def _find_message(data: bytes, head: int) -> bytes | None:
-    """The first message, whose length stands behind `head` bytes; None if it is not all there."""
+def _take_message(data: bytearray, head: int) -> bytes | None:
+    """Remove the first message, whose length is behind `head` bytes; None if it is incomplete."""
     if len(data) < head + 4:
         return None
     (length,) = _LONG.unpack_from(data, head)
     if not 4 <= length < _BYTES_MAX:
-        raise ProtocolError(f"this is not PostgreSQL's protocol: {data[:20]!r}")
-    return data[: head + length] if len(data) >= head + length else None
+        raise ProtocolError(f"this is not PostgreSQL's protocol: {bytes(data[:20])!r}")
+    if len(data) < head + length:
+        return None
+    raw = bytes(data[: head + length])
+    del data[: head + length]
+    return raw
 
 
 def _pack(kind: bytes, body: bytes) -> bytes:

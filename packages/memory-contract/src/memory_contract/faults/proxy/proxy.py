@@ -59,7 +59,8 @@ class Proxy:
         """The server's URL with the proxy's host and port."""
         parts = self._upstream
         user, at, _ = parts.netloc.rpartition("@")
-        return parts._replace(netloc=f"{user}{at}{self.host}:{self.port}").geturl()
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return parts._replace(netloc=f"{user}{at}{host}:{self.port}").geturl()
 
     @property
     def leads_to(self) -> tuple[str, int]:

@@ -35,22 +35,72 @@ _DISCARD: Final = b"*1\r\n$7\r\nDISCARD\r\n"
 _ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
 
 
+class _Values:
+    """Bytes as they arrive, and the values in them. What was parsed is not parsed again."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        # Of the first value: the end of what was parsed, and how many of its parts are to come.
+        self._at = 0
+        self._left = 1
+
+    def take_request(self) -> bytes | None:
+        """Remove the first command; None if it is incomplete."""
+        if not self.data or self.data.startswith(b"*"):
+            return self.take()
+        # A command as a person types it.
+        self._at = self.data.find(b"\n") + 1
+        return self._remove() if self._at else None
+
+    def take(self) -> bytes | None:
+        """Remove the first value; None if it is incomplete."""
+        while self._left:
+            line_end = self.data.find(_LINE, self._at)
+            if line_end < 0:
+                return None
+            self._parse_line(bytes(self.data[self._at : line_end]), line_end + len(_LINE))
+        return self._remove() if self._at <= len(self.data) else None
+
+    def _parse_line(self, line: bytes, end: int) -> None:
+        kind, word = line[:1], line[1:]
+        self._at = end
+        self._left -= 1
+        if kind and kind in _LINES:
+            return
+        try:
+            length = int(word)
+        except ValueError:
+            raise ProtocolError(f"this is no RESP: {line[:41]!r}") from None
+        if kind in _BLOBS:
+            self._at += length + len(_LINE) if length >= 0 else 0
+        elif kind in _LISTS or kind in _MAPS:
+            # An attribute is followed by the value that it describes.
+            self._left += max(0, length) * (2 if kind in _MAPS else 1) + (kind == b"|")
+        else:
+            raise ProtocolError(f"this is no RESP: {line[:41]!r}")
+
+    def _remove(self) -> bytes:
+        raw = bytes(self.data[: self._at])
+        del self.data[: self._at]
+        self._at, self._left = 0, 1
+        return raw
+
+
 class RespWire:
     """One connection to Redis. `place` is where a cluster would send a client: to the proxy."""
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._client = b""
-        self._server = b""
+        self._client = _Values()
+        self._server = _Values()
         self._in_multi = False
         # A command of the transaction was refused, so its EXEC must be, too.
         self._doomed = False
 
     def from_client(self, data: bytes) -> Iterator[Request]:
         """Commands, each a round of its own."""
-        self._client += data
-        while (end := _find_request_end(self._client)) is not None:
-            raw, self._client = self._client[:end], self._client[end:]
+        self._client.data += data
+        while (raw := self._client.take_request()) is not None:
             words = _parse_words(raw)
             if words:
                 yield self._parse_request(raw, words[0].decode("utf-8", "replace").upper())
@@ -66,9 +116,8 @@ class RespWire:
 
     def from_server(self, data: bytes) -> Iterator[Reply]:
         """Replies; pushes belong to no request."""
-        self._server += data
-        while (end := _find_value_end(self._server, 0)) is not None:
-            raw, self._server = self._server[:end], self._server[end:]
+        self._server.data += data
+        while (raw := self._server.take()) is not None:
             aside = raw[:1] == b">"
             yield Reply(raw=raw, ends=not aside, aside=aside)
 
@@ -89,47 +138,9 @@ def _build_error(text: str) -> bytes:
     return f"-{text}\r\n".encode()
 
 
-def _find_request_end(data: bytes) -> int | None:
-    if not data:
-        return None
-    if data[:1] == b"*":
-        return _find_value_end(data, 0)
-    # A command as a person types it.
-    end = data.find(b"\n")
-    return None if end < 0 else end + 1
-
-
 def _parse_words(raw: bytes) -> list[bytes]:
     if raw[:1] != b"*":
         return raw.split()
     # Of a command, only the first word is of interest: after the list's and its own length.
     parts = raw.split(_LINE, 3)
     return [parts[2]] if len(parts) > 2 else []
-
-
-def _find_value_end(data: bytes, start: int) -> int | None:
-    """Return the end of the value that begins here; None if it is incomplete."""
-    left = 1
-    while left:
-        line_end = data.find(_LINE, start)
-        if line_end < 0:
-            return None
-        kind, word = data[start : start + 1], data[start + 1 : line_end]
-        start = line_end + 2
-        left -= 1
-        if kind and kind in _LINES:
-            continue
-        try:
-            length = int(word)
-        except ValueError:
-            raise ProtocolError(f"this is no RESP: {kind + word[:40]!r}") from None
-        if kind in _BLOBS:
-            start += length + 2 if length >= 0 else 0
-            if start > len(data):
-                return None
-        elif kind in _LISTS or kind in _MAPS:
-            # An attribute is followed by the value that it describes.
-            left += max(0, length) * (2 if kind in _MAPS else 1) + (kind == b"|")
-        else:
-            raise ProtocolError(f"this is no RESP: {kind + word[:40]!r}")
-    return start

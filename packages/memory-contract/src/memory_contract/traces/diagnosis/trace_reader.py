@@ -217,10 +217,8 @@ class TraceReader:
 
     def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
         """Find the first append of each of some hashes, in any session."""
-        wanted = re.compile(b"|".join(re.escape(token.encode()) for token in sorted(tokens)))
         rows = self._database.execute("SELECT part, number, raw FROM line ORDER BY id")
-        likely = (self._parse(*row) for row in rows if wanted.search(row[2]))
-        return find_first_appends(likely, tokens)
+        return find_first_appends((self._parse(*row) for row in rows), tokens)
 
     def _parse(self, part: int, number: int, raw: bytes) -> TraceCall:
         found = read_line(self._parts[part], number, raw)

@@ -85,7 +85,7 @@ MethodsBuilder = Callable[[Hasher], MethodSpecs]
 
 @dataclass(frozen=True, slots=True)
 class _Recording:
-    """Records stores in one trace, all in the same way; it is pickled with them."""
+    """Records stores in one trace, all in the same way."""
 
     path: Path
     options: TraceOptions
@@ -113,7 +113,6 @@ class _Recording:
             # store.
             CallRecorder(writer, alone=session is None),
             build_methods(writer.hasher),
-            self,
             session=session,
             read_only=self.read_only,
         )

@@ -33,8 +33,7 @@ _SECRETS: Final = re.compile(
     r"|\b(?:\d[ -]?){12,18}\d\b",
     re.DOTALL,
 )
-# Empty fields: stores may leave them out or fill them in.
-_NOTHING: Final[tuple[Any, ...]] = (None, "", False, [], {}, ())
+_EMPTY: Final[tuple[Any, ...]] = ("", [], {}, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ class Hasher:
         rest = {
             str(name): value
             for name, value in message.items()
-            if name not in ("role", "content") and value not in _NOTHING
+            if name not in ("role", "content") and not _is_empty(value)
         }
         # Stores may give a role back in capitals, or as LangChain calls it.
         role = to_role(str(to_role(message.get("role"))).lower())
@@ -120,6 +119,11 @@ class Hasher:
             structured=bool(tied) or role in ("system", "tool") or isinstance(content, list),
             kept=None if self._only_hashes else self._policy.redact(dict(message)),
         )
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a field says nothing: stores may leave it out or fill it in. 0 is a value."""
+    return value is None or value is False or value in _EMPTY
 
 
 def to_canonical_json(value: Any) -> str:

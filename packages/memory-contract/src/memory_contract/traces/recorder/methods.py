@@ -31,8 +31,8 @@ class MethodSpec:
 
     describe: Callable[..., CallRecord]
     read_result: Callable[[CallRecord, Any, Hasher], None] | None = None
-    # Position and name of the parameter that holds messages: an iterator can be read only once.
-    batch: tuple[int, str] | None = None
+    # Whether it takes several messages: an iterator of them can be read only once.
+    takes_batch: bool = False
     # Whether it may remove entries: no call of it may be missing from the trace.
     removes: bool = False
     # Whether it closes the store.
@@ -223,7 +223,7 @@ def build_handle_methods(hasher: Hasher) -> MethodSpecs:
         return CallRecord("fork", session, target=target)
 
     return {
-        "append": MethodSpec(append, None, (1, "messages")),
+        "append": MethodSpec(append, takes_batch=True),
         "read": MethodSpec(read, record_messages),
         "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
         "trim": MethodSpec(trim, removes=True),
@@ -309,7 +309,7 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
 
     return {
         "add_message": MethodSpec(add_message),
-        "add_messages": MethodSpec(add_messages, None, (1, "messages")),
+        "add_messages": MethodSpec(add_messages, takes_batch=True),
         "get_history": MethodSpec(read, _record_list),
         "save_context": MethodSpec(save_context),
         "load_memory": MethodSpec(read, record_turns),
@@ -321,25 +321,29 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
 def _describe_by_signature(
     method: Callable[..., Any], spec: MethodSpec
 ) -> Callable[..., CallRecord]:
-    """Describe calls by their first arguments, whatever the method names them, and its options."""
-    try:
-        signature = inspect.signature(method)
-    except (TypeError, ValueError):
-        return spec.describe
-    parameters = signature.parameters
+    """Describe calls by session and further arguments, whatever the method names them."""
+    from memory_contract.targets.simple_stores import (  # noqa: PLC0415
+        sort_parameters,
+        takes_session_first,
+    )
+
+    ordered = sort_parameters(method)
     of_describe = inspect.signature(spec.describe).parameters.values()
     count = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in of_describe)
-    names = list(parameters)[:count]
-    if any(each.kind in _VARIADIC for each in list(parameters.values())[:count]):
-        return spec.describe
+    if not ordered or any(each.kind in _VARIADIC for each in ordered[:count]):
+        if takes_session_first(method):
+            return spec.describe
+        return build_unknown_method(method, None).describe
+    signature = inspect.signature(method)
+    names = [each.name for each in ordered[:count]]
 
     def describe_call(*arguments: Any, **options: Any) -> CallRecord:
         given = signature.bind(*arguments, **options).arguments
-        first = [given.pop(name, parameters[name].default) for name in names]
+        first = [given.pop(name, signature.parameters[name].default) for name in names]
         others = {
             name
             for name, value in given.items()
-            if name not in _REMARKS and value is not parameters[name].default
+            if name not in _REMARKS and value is not signature.parameters[name].default
         }
         if spec.removes and others:
             # They may say how much is removed, or that nothing is.
@@ -352,13 +356,15 @@ def _describe_by_signature(
 def _describe_role_and_content(
     add_message: Callable[..., Any], hasher: Hasher
 ) -> Callable[..., CallRecord]:
+    from memory_contract.targets.simple_stores import sort_parameters  # noqa: PLC0415
+
     signature = inspect.signature(add_message)
+    taker = sort_parameters(add_message)[0].name
 
     def describe(*arguments: Any, **options: Any) -> CallRecord:
         bound = signature.bind(*arguments, **options)
         bound.apply_defaults()
-        session = next(iter(bound.arguments.values()))
-        role, content = bound.arguments["role"], bound.arguments["content"]
+        session, role, content = (bound.arguments[name] for name in (taker, "role", "content"))
         if not (isinstance(role, str) and isinstance(content, str | list)):
             return CallRecord(CALL, session, changes=True)
         return describe_append(session, [hasher.hash_message({"role": role, "content": content})])
@@ -427,7 +433,7 @@ def build_langchain_methods(session: str, hasher: Hasher) -> MethodSpecs:
         "messages": MethodSpec(read, record_messages, is_property=True),
     }
     for letter in ("", "a"):
-        found[f"{letter}add_messages"] = MethodSpec(add, None, (0, "messages"))
+        found[f"{letter}add_messages"] = MethodSpec(add, takes_batch=True)
         found[f"{letter}clear"] = MethodSpec(lambda: CallRecord("clear", session), removes=True)
     return found
 
@@ -442,7 +448,7 @@ def build_openai_methods(session: str, hasher: Hasher) -> MethodSpecs:
         return CallRecord("read", session, limit=limit)
 
     return {
-        "add_items": MethodSpec(add_items, None, (0, "items")),
+        "add_items": MethodSpec(add_items, takes_batch=True),
         "get_items": MethodSpec(get_items, record_messages),
         "pop_item": MethodSpec(lambda: CallRecord("pop", session), record_popped, removes=True),
         "clear_session": MethodSpec(lambda: CallRecord("clear", session), removes=True),

@@ -13,7 +13,6 @@ import copy
 import dataclasses
 import functools
 import inspect
-import pickle
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent import futures
@@ -33,7 +32,7 @@ from memory_contract.traces.recorder.methods import (
     can_change,
     describe_store_call,
 )
-from memory_contract.traces.recorder.trace_writer import TraceWriter, log
+from memory_contract.traces.recorder.trace_writer import TraceWriter
 
 _CLOSE: Final = MethodSpec(describe_store_call, closes=True)
 
@@ -93,8 +92,9 @@ class CallRecorder:
         record.complete_ns = time.monotonic_ns()
         record.outcome = "ok"
         try:
-            if record.op == "read" and isinstance(answer, Iterator | AsyncIterator):
-                # Reading it here would leave nothing for the application.
+            is_iterator = record.op == "read" and isinstance(answer, Iterator | AsyncIterator)
+            if is_iterator or isinstance(answer, futures.Future):
+                # Reading it here would leave nothing for the application, or block it.
                 record.outcome = "info"
             elif spec.read_result is not None and record.op != CALL:
                 spec.read_result(record, answer, self.writer.hasher)
@@ -126,17 +126,6 @@ class CallRecorder:
         self.complete(record, spec, answer)
         return answer
 
-    def finish_future(
-        self, record: CallRecord | None, spec: MethodSpec, done: futures.Future[Any]
-    ) -> None:
-        """Record the result of a future of a thread pool."""
-        try:
-            answer = done.result()
-        except BaseException as error:  # noqa: BLE001 -- raised again where the result is asked for
-            self.fail(record, spec, error)
-        else:
-            self.complete(record, spec, answer)
-
     def call(
         self,
         spec: MethodSpec,
@@ -155,14 +144,10 @@ class CallRecorder:
         except BaseException as error:
             self.fail(record, spec, error)
             raise
-        is_concurrent = isinstance(answer, futures.Future)
-        if not is_concurrent and not hasattr(answer, "__await__"):
+        if not hasattr(answer, "__await__"):
             self.complete(record, spec, answer)
             return answer
         self.await_result(record)
-        if is_concurrent:
-            answer.add_done_callback(functools.partial(self.finish_future, record, spec))
-            return answer
         finished = self.finish(record, spec, lambda: answer)
         # A future may be given callbacks, or be awaited by nobody.
         is_future = asyncio.isfuture(answer)
@@ -183,15 +168,9 @@ class CallRecorder:
         self.start(record, awaited=True)
         return await self.finish(record, spec, lambda: method(*arguments, **options))
 
-    def find_pickled(self, rewrap: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return what records a pickled store where it is unpickled, if that can be pickled."""
-        try:
-            pickle.dumps(rewrap)
-        except Exception as error:  # noqa: BLE001 -- `Policy.hide` may be a lambda
-            log.warning("a store that is pickled is not recorded there: %s", error)
-            self.writer.count_missing()
-            return _pass_on
-        return rewrap
+    def change(self, name: str, change: Callable[[], Any], session: str | None) -> Any:
+        """Change the store in a way that the recorder does not understand."""
+        return self.call(build_unknown_method(change, session), name, change)
 
     def leave(self) -> None:
         """Let go of the trace: the store was closed."""
@@ -200,35 +179,20 @@ class CallRecorder:
             self.writer.leave()
 
 
-# A store without them must not look like a context manager or a container.
-_OPTIONAL_METHODS: Final = frozenset(
-    {
-        *("__enter__", "__exit__", "__aenter__", "__aexit__"),
-        *("__len__", "__getitem__", "__setitem__", "__delitem__"),
-    }
-)
-# For proxies' own attributes. wrapt's form would ask `__getattr__`, which Python asks, too: what
-# the store lacks would be looked up twice.
-_get: Final = object.__getattribute__
-
-
 # The first versions of wrapt 2 cannot be subscripted at runtime.
 class RecordedMethod(wrapt.FunctionWrapper):  # type: ignore[type-arg]
     """A method of a recorded store: to who looks at it, the bound method itself."""
 
     def __init__(
-        self, method: Callable[..., Any], call: Callable[..., Any], origin: tuple[Any, ...]
+        self, method: Callable[..., Any], call: Callable[..., Any], recorder: CallRecorder
     ) -> None:
-        """`origin` is what it is found by where it is unpickled: recorder, rewrap, store, name."""
         super().__init__(method, call)
-        self._self_origin = origin
-
-    def __reduce__(self) -> Any:
-        recorder, rewrap, store, name = self._self_origin
-        return _find_method, (recorder.find_pickled(rewrap), store, name)
+        self._self_recorder = recorder
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
+        # What is called where it is unpickled is not recorded.
+        self._self_recorder.change("pickle", lambda: None, None)
+        return _pass_on, (self.__wrapped__,)
 
     def __copy__(self) -> Any:
         return self
@@ -237,52 +201,44 @@ class RecordedMethod(wrapt.FunctionWrapper):  # type: ignore[type-arg]
         return self
 
 
-def _pass_on(store: Any) -> Any:
-    """Leave a store that is unpickled without a recorder."""
-    return store
-
-
-def _find_method(rewrap: Callable[[Any], Any], store: Any, name: str) -> Any:
-    return getattr(rewrap(store), name)
+def _pass_on(found: Any) -> Any:
+    """Leave what is unpickled as it is, without a recorder."""
+    return found
 
 
 class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     """A recorded store.
 
     wrapt's `BaseObjectProxy` is `ObjectProxy` without `__iter__`, which would make every store
-    look iterable; `build_proxy_class` adds what a store's class has, and hides what it lacks.
+    look iterable; `build_proxy_class` adds what a store's class has. A copy, or what is unpickled,
+    is the bare store: it may change the data unseen, and the trace says so.
     """
+
+    # wrapt's form would ask `__getattr__`, which Python asks, too: what the store lacks would be
+    # looked up twice.
+    __getattribute__ = object.__getattribute__
 
     def __init__(
         self,
         store: Any,
         recorder: CallRecorder,
         methods: MethodSpecs,
-        rewrap: Callable[[Any], Any],
         *,
         session: str | None = None,
         read_only: Collection[str] = (),
     ) -> None:
-        """`rewrap` records another store in the same way: a copy, or this one elsewhere."""
         super().__init__(store)
         self._self_recorder = recorder
         self._self_methods = methods
-        self._self_rewrap = rewrap
         # The session that the whole object stands for, if it does.
         self._self_session = session
         self._self_read_only = frozenset(read_only)
         # By name: a method of the store, and its wrapper.
         self._self_wrappers: dict[str, tuple[Any, Any]] = {}
 
-    def __getattribute__(self, name: str) -> Any:
-        # None in a class says that it has no such method; `hasattr` must say so, too.
-        if name in _OPTIONAL_METHODS and getattr(type(self), name) is None:
-            raise AttributeError(name)
-        return _get(self, name)
-
     def __getattr__(self, name: str) -> Any:
-        store = _get(self, "__wrapped__")
-        known = _get(self, "_self_wrappers").get(name)
+        store = self.__wrapped__
+        known = self._self_wrappers.get(name)
         # The store may have replaced its method since.
         if known is not None and known[0] == getattr(store, name):
             return known[1]
@@ -298,7 +254,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
             return found
         is_async = inspect.iscoroutinefunction(inspect.unwrap(found))
         call = partial(recorder.call_async if is_async else recorder.call, spec, name)
-        wrapper = RecordedMethod(found, call, (recorder, self._self_rewrap, store, name))
+        wrapper = RecordedMethod(found, call, recorder)
         self._self_wrappers[name] = found, wrapper
         return wrapper
 
@@ -318,13 +274,10 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
     def __delitem__(self, key: Any) -> None:
         self._change("delete item", lambda store: store.__delitem__(key))
 
-    def _change(self, name: str, change: Callable[..., None], *arguments: Any) -> None:
-        """Change the store in a way that the recorder does not understand."""
-
-        def apply() -> None:
-            change(self.__wrapped__, *arguments)
-
-        self._self_recorder.call(build_unknown_method(apply, self._self_session), name, apply)
+    def _change(self, name: str, change: Callable[..., Any], *arguments: Any) -> Any:
+        """Change or copy the store in a way that the recorder does not understand."""
+        apply = partial(change, self.__wrapped__, *arguments)
+        return self._self_recorder.change(name, apply, self._self_session)
 
     def __enter__(self) -> Any:
         return self._entered(self.__wrapped__.__enter__())
@@ -347,20 +300,14 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
         finally:
             self._self_recorder.leave()
 
-    def __reduce__(self) -> Any:
-        return self._self_recorder.find_pickled(self._self_rewrap), (self.__wrapped__,)
-
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
+        return self._change("pickle", lambda store: (_pass_on, (store,)))
 
     def __copy__(self) -> Any:
-        return self._self_rewrap(copy.copy(self.__wrapped__))
+        return self._change("copy", copy.copy)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        # If the store is in memory, the copy is another store, and a trace cannot tell them apart.
-        copies: list[Any] = []
-        self._change("deepcopy", lambda store: copies.append(copy.deepcopy(store, memo)))
-        return self._self_rewrap(*copies)
+        return self._change("deepcopy", copy.deepcopy, memo)
 
     def __repr__(self) -> str:
         return repr(self.__wrapped__)
@@ -368,13 +315,11 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
 
 @functools.lru_cache
 def build_proxy_class(kind: Any) -> type[RecordingProxy]:
-    """Build the class of proxies for stores of a class: it looks like that class, too.
+    """Build the class of proxies for stores of a class.
 
-    Python looks for special methods, and `dataclasses` for fields, in the class of an object.
+    Python looks for `__iter__`, and `dataclasses` for fields, in the class of an object.
     """
-    members: dict[str, Any] = dict.fromkeys(
-        name for name in _OPTIONAL_METHODS if not hasattr(kind, name)
-    )
+    members: dict[str, Any] = {}
     if hasattr(kind, "__iter__"):
         members["__iter__"] = lambda self: iter(self.__wrapped__)
     if dataclasses.is_dataclass(kind):
@@ -397,11 +342,10 @@ def _current_task() -> Any:
 
 def _list_batch(spec: MethodSpec, arguments: Any, options: Any) -> tuple[Any, Any]:
     """Make a list of an iterator, so that the recorder and the store can both read it."""
-    if spec.batch is None:
+    if not spec.takes_batch:
         return arguments, options
-    place, name = spec.batch
-    if len(arguments) > place and isinstance(arguments[place], Iterator):
-        arguments = (*arguments[:place], list(arguments[place]), *arguments[place + 1 :])
-    elif isinstance(options.get(name), Iterator):
-        options = {**options, name: list(options[name])}
-    return arguments, options
+
+    def to_list(value: Any) -> Any:
+        return list(value) if isinstance(value, Iterator) else value
+
+    return tuple(map(to_list, arguments)), {name: to_list(options[name]) for name in options}
