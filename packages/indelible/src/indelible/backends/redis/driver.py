@@ -316,7 +316,7 @@ class Cluster(Servers):
 
 
 class Channel:
-    """Sends requests to one server: one batch of writes, or several batches of reads, at a time.
+    """Sends writes or reads to one server, several batches at a time.
 
     Each batch in flight uses one connection. Our own are kept here: a pool of redis-py would add a
     fifth to the time of an append. Those of the application are taken from its pool.
