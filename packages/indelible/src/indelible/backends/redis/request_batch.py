@@ -29,6 +29,8 @@ BATCH_MAX = 256
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 # How many replicas must have a write before it is acknowledged at `replicated`.
 REPLICAS_WAITED = 1
+# How scripts begin the answer to a write that they refused.
+_REFUSALS = (b"changed", b"exists", b"moved")
 # The share of its time that a batch waits for replicas: WAIT must end before the batch does.
 WAIT_SHARE = 0.8
 
@@ -104,10 +106,7 @@ class RequestBatch:
         """Return whether replicas must confirm a write. Those that were refused wrote nothing."""
         if not self._confirms or not request.write or isinstance(reply, Exception):
             return False
-        if request.is_append and isinstance(reply, list):
-            _, used, _ = reply
-            return used is not None
-        return True
+        return not _is_refusal(reply)
 
     def _split(self) -> Iterator[tuple[PendingRequest, list[Any] | None]]:
         """Yield each request with its replies; None if they have not arrived."""
@@ -139,6 +138,14 @@ def _build_waits(wait_ms: int, disks: bool) -> list[Command]:
         return [("WAIT", REPLICAS_WAITED, wait_ms)]
     half_ms = max(1, wait_ms // 2)
     return [("WAIT", REPLICAS_WAITED, half_ms), ("WAITAOF", 1, REPLICAS_WAITED, half_ms)]
+
+
+def _is_refusal(answer: Any) -> bool:
+    """Return whether a script answered that it wrote nothing."""
+    if not isinstance(answer, list):
+        return answer == 0
+    # Either with a word, or with the session, and nothing that an earlier attempt has written.
+    return answer[0] in _REFUSALS or (isinstance(answer[0], list) and answer[1] is None)
 
 
 def _is_confirmed(reply: Any) -> bool:
