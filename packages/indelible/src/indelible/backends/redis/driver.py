@@ -365,7 +365,7 @@ class Channel:
         sent = reusable = False
         try:
             with limit_time(batch.left_s):
-                connection = self._take(batch.left_s)
+                connection = self._take(batch)
                 sent = True
                 connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
@@ -390,7 +390,7 @@ class Channel:
             if connection is not None:
                 self._give_back(connection, reusable=reusable)
 
-    def _take(self, left_s: float) -> Any:
+    def _take(self, batch: RequestBatch) -> Any:
         """Return a connection that is alive."""
         if self._context.owned:
             try:
@@ -401,13 +401,13 @@ class Channel:
                 self._give_back(connection, reusable=False)
                 connection = None
             if connection is None:
-                connection = open_connection(self._pool, left_s)
+                connection = open_connection(self._pool, batch.left_s)
                 self._opened.append(connection)
         else:
             connection = self._pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
-            set_timeout(connection, left_s)
+            set_timeout(connection, batch.left_s)
         return connection
 
     def _give_back(self, connection: Any, *, reusable: bool) -> None:

@@ -17,6 +17,7 @@ from indelible.backends.redis.requests import (
     build_append,
 )
 from indelible.core.batcher import Pending
+from indelible.core.deadline import Deadline
 
 PendingRequest = Pending[CommandRequest, list[Any]]
 
@@ -46,15 +47,13 @@ class RequestBatch:
         self.met_replica = False
         # Requests, and the number of their replies; several requests may share one reply.
         self._shares: list[tuple[list[PendingRequest], int]] = []
-        # The longest time that a request has left: one that is late must not fail all others.
-        self.left_s = 0.0
+        # The latest: a request that is late must not fail all others.
+        self._deadline = max((each.deadline for each in batch), key=Deadline.left_s)
         self._confirms = context.confirms and any(each.request.write for each in batch)
         # Appends that share a call. On a cluster, the keys of a call must share a slot.
         groups: dict[int, tuple[list[PendingRequest], list[ScriptCall]]] = {}
         for pending in batch:
             request = pending.request
-            left_s = pending.deadline.left_s()
-            self.left_s = max(self.left_s, left_s)
             if (
                 isinstance(request, ScriptCall)
                 and request.is_append
@@ -75,6 +74,11 @@ class RequestBatch:
         if self._confirms:
             wait_ms = max(1, int(self.left_s * WAIT_SHARE * 1000))
             self.commands += _build_waits(wait_ms, context.waits_for_disks)
+
+    @property
+    def left_s(self) -> float:
+        """Return the time left for what the batch has not done yet, to connect for example."""
+        return self._deadline.left_s()
 
     def pack(self) -> list[bytes]:
         """Encode the commands."""
