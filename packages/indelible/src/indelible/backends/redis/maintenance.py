@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.redis.errors import PartlyWrittenError
+from indelible.backends.redis.errors import Next, PartlyWrittenError, choose_next, parse_code
 from indelible.backends.redis.keys import (
     HEAD,
     JOURNAL,
@@ -24,6 +24,7 @@ from indelible.backends.redis.requests import (
     HANDLERS,
     Argument,
     RedisContext,
+    require,
     to_pairs,
 )
 from indelible.backends.redis.risks import list_copies_on_disk, read_settings
@@ -116,8 +117,10 @@ def _reclaim_active(
     (answer,) = yield context.write("vacuum_begin", op.session, *arguments, repeatable=False)
     if answer == b"changed":
         return None
-    removed = yield from _measure(context, op.session, dead if size.entries else (), head.life)
-    return ReclaimResult(removed.entries, removed.size_bytes, gone_lines)
+    if size.entries:
+        # A call whose reply was lost has removed more than the next one counts.
+        yield from _measure(context, op.session, dead, head.life)
+    return ReclaimResult(size.entries, size.size_bytes, gone_lines)
 
 
 def _reclaim_dead(
@@ -235,13 +238,18 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
         at, after, heads = yield from scan_keys(context, after, pattern)
         looks = [("HGET", replace_part(key, VIEW), "forked") for key in heads]
         origins = (yield context.send(at.server, *looks)) if looks else []
-        names |= {
-            name
-            for key, origin in zip(heads, origins, strict=True)
-            # The reply for a key that was moved is an error; it is found on the other server.
-            if origin == session.encode() and (name := parse_session(key)) is not None
-        }
+        for key, origin in zip(heads, origins, strict=True):
+            if isinstance(origin, Exception) and not _is_absent(origin):
+                require(context, origin)
+            name = parse_session(key)
+            if origin == session.encode() and name is not None:
+                names.add(name)
     return tuple(sorted(names))
+
+
+def _is_absent(error: Exception) -> bool:
+    """Return whether a view was moved, and is found on the other server, or is no view at all."""
+    return choose_next(error) is Next.MOVE or parse_code(error) == "WRONGTYPE"
 
 
 @HANDLERS.handles(Scrub)
