@@ -68,21 +68,23 @@ from indelible.model import Status
 
 # Values that one call of `check_session` checks.
 SCANNED_VALUES = 100
+# Keys of callers that one call of `reclaim` reads.
+SCANNED_KEYS = 1000
 
 
 @HANDLERS.handles(Reclaim)
 def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute it, and remove it if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        described, snapshots, journal = yield build_read(
-            context, op.session, ("HGETALL", SNAPSHOTS), ("JOURNAL", JOURNAL)
+        described, snapshots, journal, keys = yield build_read(
+            context, op.session, ("HGETALL", SNAPSHOTS), ("JOURNAL", JOURNAL), ("HLEN", USED)
         )
         head = parse_head(op.session, described)
         if head.status is Status.ACTIVE:
             seal = Seal(context, op.session, described[1])
             records = parse_records(seal, snapshots)
             lines = parse_lines(seal, op.session, head.life, journal)
-            done = yield from _reclaim_active(context, op, head, records, lines)
+            done = yield from _reclaim_active(context, op, head, records, lines, keys)
         else:
             done = yield from _reclaim_dead(context, op, described)
         if done is not None:
@@ -100,6 +102,7 @@ def _reclaim_active(
     head: Head,
     records: Sequence[Any],
     lines: Sequence[JournalLine],
+    keys: int,
 ) -> Plan[ReclaimResult | None]:
     """Remove what an active session cannot reach; None if its view changed meanwhile."""
     dead, kept = rules.plan_vacuum(head, records, lines, op.undo_since_ms)
@@ -108,11 +111,16 @@ def _reclaim_active(
     if op.dry_run:
         return ReclaimResult(size.entries, size.size_bytes, gone_lines)
     known = (yield from _find_keys_to_keep(context, head, op.session, dead)) if size.entries else []
+    dropped: set[bytes] = set()
+    if keys + len(known) > KEYS_KEPT:
+        dropped = yield from _find_keys_to_drop(context, op.session, known)
+        known = [each for each in known if each[0] not in dropped]
     keeping = {line.key for line in kept}
     arguments: list[Argument] = [head.life, head.generation, head.vacuums]
     arguments += (b"1" if size.entries else b"0", len(known))
     for key, value in known:
         arguments += (key, value)
+    arguments += (len(dropped), *dropped)
     arguments += [line.key for line in lines if line.key not in keeping]
     (answer,) = yield context.write("vacuum_begin", op.session, *arguments, repeatable=False)
     if answer == b"changed":
@@ -183,6 +191,26 @@ def _find_keys_to_keep(
                 # Bytes, since the checksum of a damaged entry may not be text.
                 known.append((row.key, b"%d %d %d %b" % (position, count, row.generation, stored)))
     return known
+
+
+def _find_keys_to_drop(
+    context: RedisContext, session: str, known: Sequence[tuple[bytes, bytes]]
+) -> Plan[set[bytes]]:
+    """Find the keys of the oldest appends without entries: vacuums keep at most `KEYS_KEPT`."""
+    texts = dict(known)
+    cursor: bytes | None = b"0"
+    while cursor is not None:
+        scan = ("HSCAN", USED, cursor, "COUNT", SCANNED_KEYS)
+        _, seal, answers = yield from read_parts(context, session, scan, checks="head")
+        cursor, flat = answers[0]
+        for key, value in to_pairs(flat):
+            text = seal.open(b"k" + key, value, "a key of its callers")
+            # The key of an append that has its entries leads to its position alone.
+            if b" " in text:
+                texts[key] = text
+        cursor = None if cursor == b"0" else cursor
+    ordered = sorted(texts, key=lambda key: int(texts[key].partition(b" ")[0]))
+    return set(ordered[: max(0, len(ordered) - KEYS_KEPT)])
 
 
 @HANDLERS.handles(Erase)
