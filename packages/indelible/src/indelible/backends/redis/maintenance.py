@@ -47,20 +47,16 @@ from indelible.core.limits import (
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
-    CheckEngine,
     CheckSession,
     Erase,
     EraseItem,
     EraseResult,
     Head,
-    IndexResult,
-    IndexText,
     JournalLine,
     Quarantine,
     ReadQuarantine,
     Reclaim,
     ReclaimResult,
-    Scrub,
 )
 from indelible.core.plan import Plan
 from indelible.errors import ConflictError
@@ -280,20 +276,6 @@ def _is_absent(error: Exception) -> bool:
     return choose_next(error) is Next.MOVE or parse_code(error) == "WRONGTYPE"
 
 
-@HANDLERS.handles(Scrub)
-def scrub(_context: RedisContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """Do nothing: only the operator of a server can clear its files."""
-    yield from ()
-    return ()
-
-
-@HANDLERS.handles(CheckEngine)
-def check_engine(_context: RedisContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
-    """Find nothing: a server checks its files only when it starts."""
-    yield from ()
-    return ()
-
-
 # Hashes of a session whose values have checksums, the letter before their names in a checksum, and
 # what their values are.
 _CHECKED = (
@@ -302,13 +284,6 @@ _CHECKED = (
     (JOURNAL, b"", "the line of the journal"),
     (QUARANTINE, b"q", "the entry in quarantine at"),
 )
-
-
-@HANDLERS.handles(IndexText)
-def index_text(_context: RedisContext, _op: IndexText) -> Plan[IndexResult]:
-    """Do nothing: there is no index of words."""
-    yield from ()
-    return IndexResult()
 
 
 @HANDLERS.handles(CheckSession)

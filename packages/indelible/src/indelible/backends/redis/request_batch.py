@@ -147,7 +147,7 @@ def _build_waits(wait_ms: int, disks: bool) -> list[Command]:
 def _is_refusal(answer: Any) -> bool:
     """Return whether a script answered that it wrote nothing."""
     if not isinstance(answer, list):
-        return answer == 0
+        return type(answer) is int and answer == 0
     # Either with a word, or with the session, and nothing that an earlier attempt has written.
     return answer[0] in _REFUSALS or (isinstance(answer[0], list) and answer[1] is None)
 
