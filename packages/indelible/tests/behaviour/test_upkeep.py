@@ -129,6 +129,23 @@ def test_a_key_is_known_after_its_entries_were_vacuumed(store):
         store.add_message("s", "user", "other", key="k")
 
 
+def test_vacuums_keep_a_bounded_number_of_keys(store, monkeypatch):
+    for module in ("core.handlers", "backends.redis.maintenance"):
+        monkeypatch.setattr(f"indelible.{module}.KEYS_KEPT", 4)
+    for number in range(8):
+        store.add_message("s", "user", "text", key=f"k{number}")
+        fill(store, 1)
+        store.trim("s", keep_last=1)
+        assert store.vacuum(undo_window=0).entries > 0
+    assert store.verify("s").ok
+    # Every other append had no key.
+    for number in (6, 7):
+        again = store.add_message("s", "user", "text", key=f"k{number}", replay="hidden-ok")
+        assert again.replayed
+    for number in range(6):
+        assert not store.add_message("s", "user", "text", key=f"k{number}").replayed
+
+
 def test_a_page_that_was_vacuumed_away_is_an_error_not_a_shorter_list(store):
     fill(store, 10)
     page = store.get_entries("s", limit=3)

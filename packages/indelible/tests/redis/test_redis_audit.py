@@ -8,6 +8,7 @@ import indelible
 from indelible import OutcomeUnknownError
 from indelible.backends.redis import requests
 from indelible.core.deadline import Deadline
+from indelible.core.operations import Audited, Quarantine, ReadQuarantine
 from memory_contract.faults.proxy import Proxy, ProxyFault
 
 AUDIT = {"audit": True, "audit_key": b"a secret of the tests"}
@@ -66,6 +67,16 @@ def test_a_fork_is_made_once_with_one_line_whichever_reply_is_lost(proxied):
         assert [line.change for line in store.audit_log(f"fork-{nth}")] == ["create"]
         proxy.heal()
     assert nth > 4
+
+
+def test_a_quarantine_whose_reply_was_lost_adds_one_line(proxied):
+    proxy, store = proxied
+    quarantine = Quarantine("s", ((1, "a reason", b"bytes"),))
+    proxy.arm(ProxyFault("cut after", "EVAL"))
+    store._backend.perform(Audited(quarantine, "s", "", "quarantine", 1, AUDIT["audit_key"]))
+    assert len(proxy.struck) == 1
+    assert describe(store)[1] == ["append", "append", "quarantine"]
+    assert store._backend.perform(ReadQuarantine("s")) == quarantine.entries
 
 
 def test_all_requests_of_an_audited_call_share_a_deadline(url, monkeypatch):

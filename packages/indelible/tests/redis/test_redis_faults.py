@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -315,6 +316,19 @@ def test_an_erase_that_cannot_look_for_copies_erases_nothing(url, erase):
         assert store.get_memory("c", "id").text == "Ana drinks tea."
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_forget_that_cannot_look_for_forks_erases_nothing(url, nth):
+    with Proxy(url) as proxy, indelible.open(proxy.url) as store:
+        store.add_message("s", "user", "one")
+        store.fork("s", "fork")
+        store.fork("s", "another")
+        proxy.arm(ProxyFault("answer", "HGET", nth, reply="NOPERM not allowed"))
+        with pytest.raises(indelible.MemoryStoreBackendError) as refused:
+            store.forget("s")
+        assert refused.value.landed == Landed.NO
+        assert sorted(store.forget("s").forks) == ["another", "fork"]
+
+
 def _prepare_vacuum(store):
     for number in range(6):
         store.add_message("s", "user", str(number))
@@ -358,6 +372,21 @@ def test_an_error_halfway_does_not_say_that_nothing_was_written(url, client, pre
         assert (landed == Landed.NO) == (dump(client) == before), f"call {nth}"
         outcomes.add(landed)
     assert outcomes == {Landed.NO, Landed.MAYBE}
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_vacuum_counts_what_was_removed_by_a_call_whose_reply_was_lost(url, client):
+    counts = set()
+    for nth in itertools.count(1):
+        client.flushall()
+        with Proxy(url) as proxy, indelible.open(proxy.url) as store:
+            _prepare_vacuum(store)
+            proxy.arm(ProxyFault("cut after", "EVALSHA", nth))
+            with suppress(OutcomeUnknownError):
+                counts.add(store.vacuum(session_id="s", undo_window=0).entries)
+            if not proxy.struck:
+                break
+    assert counts == {5}
 
 
 def find_landed(change, store):

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 import redis
@@ -11,11 +12,16 @@ import indelible
 from indelible import BusyError
 from indelible.backends.redis import RedisBackend
 from indelible.backends.redis.errors import LostError
-from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.requests import SendCommands
+from indelible.backends.redis.options import READ_CONNECTIONS, WRITE_CONNECTIONS, RedisOptions
+from indelible.backends.redis.request_batch import RequestBatch
+from indelible.backends.redis.requests import RedisContext, SendCommands
+from indelible.core.batcher import Pending
 from indelible.core.deadline import Deadline
 
 TASKS = 300
+OPTIONS = RedisOptions(
+    target="redis://127.0.0.1", shown="silent", namespace="", durability=None, timeout_s=3600
+)
 
 
 async def test_hundreds_of_tasks_need_no_more_connections_than_there_are(url, client):
@@ -28,8 +34,7 @@ async def test_hundreds_of_tasks_need_no_more_connections_than_there_are(url, cl
             return receipt, len(history)
 
         done = await asyncio.gather(*(work(number) for number in range(TASKS)))
-        # One lane writes, eight read; and there is the one that looks.
-        assert len(client.client_list()) - others <= 9
+        assert len(client.client_list()) - others <= WRITE_CONNECTIONS + READ_CONNECTIONS
         total = [len(await store.get_history(f"s{number}")) for number in range(5)]
     assert len({(each.session_id, each.positions.start) for each, _ in done}) == TASKS
     assert total == [TASKS // 5] * 5
@@ -171,18 +176,26 @@ def test_a_forked_child_opens_connections_of_its_own(url):
         ]
 
 
+def test_the_time_that_connecting_took_is_not_left_for_the_replies():
+    context = RedisContext(OPTIONS)
+    now = 0.0
+    requests = [
+        Pending(SendCommands(0, deadline, (("PING",),)), deadline)
+        for deadline in (Deadline(seconds, now=lambda: now) for seconds in (5, 10, 1))
+    ]
+    batch = RequestBatch(requests, context)
+    assert batch.left_s == 10, "one that is late must not fail the others"
+    now = 8.0
+    assert batch.left_s == 2
+
+
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
 def test_a_connection_is_made_in_the_time_that_its_call_has_left(scheme):
     """Whoever took the store's whole time for it would not be back in time for the test."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        options = RedisOptions(
-            target=f"{scheme}://127.0.0.1:{silent.getsockname()[1]}",
-            shown="silent",
-            namespace="",
-            durability=None,
-            timeout_s=3600,
+        backend = RedisBackend(
+            replace(OPTIONS, target=f"{scheme}://127.0.0.1:{silent.getsockname()[1]}")
         )
-        backend = RedisBackend(options)
         with pytest.raises(LostError) as caught:
             backend._attempt(SendCommands(0, Deadline(0.1), (("PING",),)))
         backend.close()

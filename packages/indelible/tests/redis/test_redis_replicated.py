@@ -3,7 +3,13 @@
 import pytest
 
 import indelible
-from indelible import Landed, OutcomeUnknownError, UnsupportedError
+from indelible import (
+    ConflictError,
+    Landed,
+    OutcomeUnknownError,
+    SnapshotNotFoundError,
+    UnsupportedError,
+)
 from indelible.core.operations import BeginStage, ShowStage
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from tests.support.redis_writers import insist, texts
@@ -113,3 +119,28 @@ async def test_tasks_share_one_confirmation(pair):
             stats = client.info("commandstats")
         assert stats["cmdstat_evalsha"]["calls"] < 50
         assert stats["cmdstat_waitaof"]["calls"] < 50
+
+
+def test_a_refused_change_is_a_conflict_although_no_replica_confirms_anything(pair):
+    primary, replica = pair
+    opened = insist(lambda: indelible.open(primary.url, durability="replicated", timeout_s=2.0))
+    with opened as store:
+        old = insist(lambda: store.add_message("s", "user", "one", key="one")).version
+        snapshot = insist(lambda: store.save_snapshot("s")).id
+        insist(lambda: store.add_message("s", "user", "two", key="two"))
+        replica.freeze()
+        # These connections have a write that is not confirmed.
+        with pytest.raises(OutcomeUnknownError):
+            store.add_message("s", "user", "three")
+        for change in (
+            lambda: store.add_message("s", "user", "no", expected=old),
+            lambda: store.clear("s", expected=old),
+            lambda: store.rollback_to_snapshot("s", snapshot, expected=old),
+            lambda: store.save_snapshot("s", expected=old),
+            lambda: store.set_metadata("s", {"a": 1}, expected=old),
+            lambda: store.forget("s", expected=old),
+        ):
+            with pytest.raises(ConflictError):
+                change()
+        with pytest.raises(SnapshotNotFoundError):
+            store.delete_snapshot("s", "unknown")

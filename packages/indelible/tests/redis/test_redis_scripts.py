@@ -5,6 +5,7 @@ import pytest
 import indelible
 from indelible.backends.redis.scripts import load_script
 from indelible.core.limits import LOG_ENTRIES_MAX
+from indelible.core.operations import ReadJournal
 
 
 def calls(client):
@@ -245,3 +246,19 @@ def test_cursors_work_again_after_the_server_lost_its_secret(url, client):
             other.get_entries("s", cursor=lost)
         assert len(one.get_entries("s", cursor=made)) == 2
         assert one.get_entries("s", limit=2).cursor == made
+
+
+def test_reading_the_journal_does_not_look_for_what_a_vacuum_removed(url, client):
+    with indelible.open(url) as store:
+        for number in range(50):
+            store.add_message("s", "user", str(number))
+            store.clear("s")
+        store.vacuum(undo_window=0)
+        for number in range(3):
+            store.add_message("s", "user", str(number))
+            store.clear("s")
+        store.undo("s")
+        client.config_resetstat()
+        lines = store._backend.perform(ReadJournal("s", 10)).lines
+    assert [line.undone_by is None for line in lines] == [True, False, True, True]
+    assert calls(client)["hget"] <= 5

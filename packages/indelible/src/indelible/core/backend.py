@@ -105,5 +105,13 @@ class Handlers(Generic[C]):
 
     def plan(self, context: C, op: Operation[R]) -> Plan[R]:
         """Return the plan that performs an operation."""
-        plan: Plan[R] = self._handlers[type(op)](context, op)
+        handler = self._handlers.get(type(op), _answer_default)
+        plan: Plan[R] = handler(context, op)
         return plan
+
+
+def _answer_default(_context: object, op: Operation[R]) -> Plan[R]:
+    """Perform an operation that an engine has no handler for."""
+    yield from ()
+    default: R = op.default
+    return default

@@ -667,8 +667,7 @@ async def _reclaim_active(
             row, [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
         )
         await tx.delete_entries(row, dead)
-        oldest = uses[-1].first if len(uses) == KEYS_KEPT else row.born
-        await tx.delete_old_parts(row, {line.key for line in kept}, oldest)
+        await tx.delete_old_parts(row, {line.key for line in kept}, KEYS_KEPT)
         if is_vacuumed:
             await tx.save_session(row._replace(vacuums=row.vacuums + 1))
     return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))

@@ -17,7 +17,7 @@ Terms used below:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from indelible.core.filters import Filter
 from indelible.core.plan import Operation
@@ -353,6 +353,8 @@ class FindMatches(Operation[MatchPage | None]):
     frozen: FrozenView | None = None
     vector: tuple[float, ...] | None = None
     embedder: str = ""
+
+    default: ClassVar = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -719,15 +721,21 @@ class IndexText(Operation[IndexResult]):
     limit: int
     rebuild: bool = False
 
+    default: ClassVar = IndexResult()
+
 
 @dataclass(frozen=True, slots=True)
 class Scrub(Operation[tuple[str, ...]]):
     """Clear what erased sessions left in the engine's own logs; the result names what remains."""
 
+    default: ClassVar = ()
+
 
 @dataclass(frozen=True, slots=True)
 class CheckEngine(Operation[tuple[str, ...]]):
     """Run the engine's own check of itself; the result is its list of problems."""
+
+    default: ClassVar = ()
 
 
 @dataclass(frozen=True, slots=True)

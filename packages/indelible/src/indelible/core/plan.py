@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from indelible.core.limits import APPEND_ATTEMPTS_MAX
 from indelible.errors import (
@@ -29,6 +29,9 @@ class Operation(Generic[R]):
     """A request to a backend, which returns an `R`."""
 
     __slots__ = ()
+
+    # The result on engines that lack what it is for, such as an index. Most operations have none.
+    default: ClassVar[Any]
 
 
 Plan = Generator[Operation[Any], Any, T]

@@ -272,12 +272,12 @@ class Transaction(ABC):
 
     @abstractmethod
     async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_from: int
+        self, row: SessionRow, lines: Collection[str], keys_max: int
     ) -> None:
         """Delete journal lines, kept keys and snapshots that a vacuum does not keep.
 
-        These are lines whose keys are not in `lines`, kept keys of appends before `keys_from`, and
-        all of earlier lives, with what they put into quarantine.
+        These are lines whose keys are not in `lines`, kept keys but those of the newest `keys_max`
+        appends, and all of earlier lives, with what they put into quarantine.
         """
 
     # Snapshots

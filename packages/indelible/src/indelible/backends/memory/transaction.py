@@ -246,14 +246,12 @@ class MemoryTransaction(Transaction):
         )
 
     async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_from: int
+        self, row: SessionRow, lines: Collection[str], keys_max: int
     ) -> None:
         session = self._change(row)
         session.journal = tuple(line for line in session.journal if line.key in lines)
-        kept = session.kept_keys.items()
-        session.kept_keys = {
-            key: kept_key for key, kept_key in kept if kept_key[0].first >= keys_from
-        }
+        kept = sorted(session.kept_keys.items(), key=lambda each: each[1][0].first)
+        session.kept_keys = dict(kept[-keys_max:])
 
     # Snapshots
 

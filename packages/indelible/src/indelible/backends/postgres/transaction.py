@@ -515,12 +515,14 @@ class PostgresTransaction(Transaction):
         await Do(_MARK_UNDONE, (row.number, row.life, key.encode(), by.encode()))
 
     async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_from: int
+        self, row: SessionRow, lines: Collection[str], keys_max: int
     ) -> None:
         life = row.number, row.life
         await Do(
-            "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
-            (*life, keys_from),
+            "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position <= ("
+            " SELECT position FROM indelible.kept_key WHERE session = $1 AND life = $2"
+            " ORDER BY position DESC LIMIT 1 OFFSET $3))",
+            (*life, keys_max),
         )
         await Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
         await Do(

@@ -311,7 +311,7 @@ class Cluster(Servers):
 
 
 class Channel:
-    """Sends requests to one server: one batch of writes, or several batches of reads, at a time.
+    """Sends writes or reads to one server, several batches at a time.
 
     Each batch in flight uses one connection. Our own are kept here: a pool of redis-py would add a
     fifth to the time of an append. Those of the application are taken from its pool.
@@ -360,7 +360,7 @@ class Channel:
         sent = reusable = False
         try:
             with limit_time(batch.left_s):
-                connection = self._take(batch.left_s)
+                connection = self._take(batch)
                 sent = True
                 connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
@@ -385,7 +385,7 @@ class Channel:
             if connection is not None:
                 self._give_back(connection, reusable=reusable)
 
-    def _take(self, left_s: float) -> Any:
+    def _take(self, batch: RequestBatch) -> Any:
         """Return a connection that is alive."""
         if self._context.owned:
             try:
@@ -396,13 +396,13 @@ class Channel:
                 self._give_back(connection, reusable=False)
                 connection = None
             if connection is None:
-                connection = open_connection(self._pool, left_s)
+                connection = open_connection(self._pool, batch.left_s)
                 self._opened.append(connection)
         else:
             connection = self._pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
-            set_timeout(connection, left_s)
+            set_timeout(connection, batch.left_s)
         return connection
 
     def _give_back(self, connection: Any, *, reusable: bool) -> None:

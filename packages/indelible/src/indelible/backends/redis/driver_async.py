@@ -309,7 +309,7 @@ class AsyncCluster(AsyncServers):
 
 
 class AsyncChannel:
-    """Sends requests to one server: one batch of writes, or several batches of reads, at a time.
+    """Sends writes or reads to one server, several batches at a time.
 
     Each batch in flight uses one connection. Our own are kept here: a pool of redis-py would add a
     fifth to the time of an append. Those of the application are taken from its pool.
@@ -358,7 +358,7 @@ class AsyncChannel:
         sent = reusable = False
         try:
             async with limit_time_async(batch.left_s):
-                connection = await self._take(batch.left_s)
+                connection = await self._take(batch)
                 sent = True
                 await connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
@@ -383,7 +383,7 @@ class AsyncChannel:
             if connection is not None:
                 await self._give_back(connection, reusable=reusable)
 
-    async def _take(self, left_s: float) -> Any:
+    async def _take(self, batch: RequestBatch) -> Any:
         """Return a connection that is alive."""
         if self._context.owned:
             try:
@@ -394,13 +394,13 @@ class AsyncChannel:
                 await self._give_back(connection, reusable=False)
                 connection = None
             if connection is None:
-                connection = await open_connection_async(self._pool, left_s)
+                connection = await open_connection_async(self._pool, batch.left_s)
                 self._opened.append(connection)
         else:
             connection = await self._pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
-            set_timeout_async(connection, left_s)
+            set_timeout_async(connection, batch.left_s)
         return connection
 
     async def _give_back(self, connection: Any, *, reusable: bool) -> None:

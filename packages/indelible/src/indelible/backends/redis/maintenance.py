@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.redis.errors import PartlyWrittenError
+from indelible.backends.redis.errors import Next, PartlyWrittenError, choose_next, parse_code
 from indelible.backends.redis.keys import (
     HEAD,
     JOURNAL,
@@ -24,6 +24,7 @@ from indelible.backends.redis.requests import (
     HANDLERS,
     Argument,
     RedisContext,
+    require,
     to_pairs,
 )
 from indelible.backends.redis.risks import list_copies_on_disk, read_settings
@@ -46,20 +47,16 @@ from indelible.core.limits import (
     VIEW_ATTEMPTS_MAX,
 )
 from indelible.core.operations import (
-    CheckEngine,
     CheckSession,
     Erase,
     EraseItem,
     EraseResult,
     Head,
-    IndexResult,
-    IndexText,
     JournalLine,
     Quarantine,
     ReadQuarantine,
     Reclaim,
     ReclaimResult,
-    Scrub,
 )
 from indelible.core.plan import Plan
 from indelible.errors import ConflictError
@@ -67,21 +64,23 @@ from indelible.model import Status
 
 # Values that one call of `check_session` checks.
 SCANNED_VALUES = 100
+# Keys of callers that one call of `reclaim` reads.
+SCANNED_KEYS = 1000
 
 
 @HANDLERS.handles(Reclaim)
 def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute it, and remove it if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        described, snapshots, journal = yield build_read(
-            context, op.session, ("HGETALL", SNAPSHOTS), ("JOURNAL", JOURNAL)
+        described, snapshots, journal, keys = yield build_read(
+            context, op.session, ("HGETALL", SNAPSHOTS), ("JOURNAL", JOURNAL), ("HLEN", USED)
         )
         head = parse_head(op.session, described)
         if head.status is Status.ACTIVE:
             seal = Seal(context, op.session, described[1])
             records = parse_records(seal, snapshots)
             lines = parse_lines(seal, op.session, head.life, journal)
-            done = yield from _reclaim_active(context, op, head, records, lines)
+            done = yield from _reclaim_active(context, op, head, records, lines, keys)
         else:
             done = yield from _reclaim_dead(context, op, described)
         if done is not None:
@@ -99,6 +98,7 @@ def _reclaim_active(
     head: Head,
     records: Sequence[Any],
     lines: Sequence[JournalLine],
+    keys: int,
 ) -> Plan[ReclaimResult | None]:
     """Remove what an active session cannot reach; None if its view changed meanwhile."""
     dead, kept = rules.plan_vacuum(head, records, lines, op.undo_since_ms)
@@ -107,17 +107,24 @@ def _reclaim_active(
     if op.dry_run:
         return ReclaimResult(size.entries, size.size_bytes, gone_lines)
     known = (yield from _find_keys_to_keep(context, head, op.session, dead)) if size.entries else []
+    dropped: set[bytes] = set()
+    if keys + len(known) > KEYS_KEPT:
+        dropped = yield from _find_keys_to_drop(context, op.session, known)
+        known = [each for each in known if each[0] not in dropped]
     keeping = {line.key for line in kept}
     arguments: list[Argument] = [head.life, head.generation, head.vacuums]
     arguments += (b"1" if size.entries else b"0", len(known))
     for key, value in known:
         arguments += (key, value)
+    arguments += (len(dropped), *dropped)
     arguments += [line.key for line in lines if line.key not in keeping]
     (answer,) = yield context.write("vacuum_begin", op.session, *arguments, repeatable=False)
     if answer == b"changed":
         return None
-    removed = yield from _measure(context, op.session, dead if size.entries else (), head.life)
-    return ReclaimResult(removed.entries, removed.size_bytes, gone_lines)
+    if size.entries:
+        # A call whose reply was lost has removed more than the next one counts.
+        yield from _measure(context, op.session, dead, head.life)
+    return ReclaimResult(size.entries, size.size_bytes, gone_lines)
 
 
 def _reclaim_dead(
@@ -182,6 +189,26 @@ def _find_keys_to_keep(
     return known
 
 
+def _find_keys_to_drop(
+    context: RedisContext, session: str, known: Sequence[tuple[bytes, bytes]]
+) -> Plan[set[bytes]]:
+    """Find the keys of the oldest appends without entries: vacuums keep at most `KEYS_KEPT`."""
+    texts = dict(known)
+    cursor: bytes | None = b"0"
+    while cursor is not None:
+        scan = ("HSCAN", USED, cursor, "COUNT", SCANNED_KEYS)
+        _, seal, answers = yield from read_parts(context, session, scan, checks="head")
+        cursor, flat = answers[0]
+        for key, value in to_pairs(flat):
+            text = seal.open(b"k" + key, value, "a key of its callers")
+            # The key of an append that has its entries leads to its position alone.
+            if b" " in text:
+                texts[key] = text
+        cursor = None if cursor == b"0" else cursor
+    ordered = sorted(texts, key=lambda key: int(texts[key].partition(b" ")[0]))
+    return set(ordered[: max(0, len(ordered) - KEYS_KEPT)])
+
+
 @HANDLERS.handles(Erase)
 def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and return which sessions were forked from it."""
@@ -235,27 +262,18 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
         at, after, heads = yield from scan_keys(context, after, pattern)
         looks = [("HGET", replace_part(key, VIEW), "forked") for key in heads]
         origins = (yield context.send(at.server, *looks)) if looks else []
-        names |= {
-            name
-            for key, origin in zip(heads, origins, strict=True)
-            # The reply for a key that was moved is an error; it is found on the other server.
-            if origin == session.encode() and (name := parse_session(key)) is not None
-        }
+        for key, origin in zip(heads, origins, strict=True):
+            if isinstance(origin, Exception) and not _is_absent(origin):
+                require(context, origin)
+            name = parse_session(key)
+            if origin == session.encode() and name is not None:
+                names.add(name)
     return tuple(sorted(names))
 
 
-@HANDLERS.handles(Scrub)
-def scrub(_context: RedisContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """Do nothing: only the operator of a server can clear its files."""
-    yield from ()
-    return ()
-
-
-@HANDLERS.handles(CheckEngine)
-def check_engine(_context: RedisContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
-    """Find nothing: a server checks its files only when it starts."""
-    yield from ()
-    return ()
+def _is_absent(error: Exception) -> bool:
+    """Return whether a view was moved, and is found on the other server, or is no view at all."""
+    return choose_next(error) is Next.MOVE or parse_code(error) == "WRONGTYPE"
 
 
 # Hashes of a session whose values have checksums, the letter before their names in a checksum, and
@@ -266,13 +284,6 @@ _CHECKED = (
     (JOURNAL, b"", "the line of the journal"),
     (QUARANTINE, b"q", "the entry in quarantine at"),
 )
-
-
-@HANDLERS.handles(IndexText)
-def index_text(_context: RedisContext, _op: IndexText) -> Plan[IndexResult]:
-    """Do nothing: there is no index of words."""
-    yield from ()
-    return IndexResult()
 
 
 @HANDLERS.handles(CheckSession)

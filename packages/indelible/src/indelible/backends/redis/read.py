@@ -13,7 +13,6 @@ from indelible.core.limits import LOG_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
     EntrySlice,
     FindItems,
-    FindMatches,
     FrozenView,
     Head,
     ItemPage,
@@ -147,12 +146,6 @@ def _parse_member(session: str, member: bytes) -> ItemPlace:
     except ValueError:
         what = f"its index of items has a damaged member: {member[:40]!r}"
         raise build_damaged_error(session, what) from None
-
-
-@HANDLERS.handles(FindMatches)
-def find_matches(_context: RedisContext, _op: FindMatches) -> Plan[None]:
-    """Return None: there are no indexes."""
-    yield from ()
 
 
 @HANDLERS.handles(ReadOutline)

@@ -17,6 +17,7 @@ from indelible.backends.redis.requests import (
     build_append,
 )
 from indelible.core.batcher import Pending
+from indelible.core.deadline import Deadline
 
 PendingRequest = Pending[CommandRequest, list[Any]]
 
@@ -29,6 +30,8 @@ BATCH_MAX = 256
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 # How many replicas must have a write before it is acknowledged at `replicated`.
 REPLICAS_WAITED = 1
+# How scripts begin the answer to a write that they refused.
+_REFUSALS = (b"changed", b"exists", b"moved")
 # The share of its time that a batch waits for replicas: WAIT must end before the batch does.
 WAIT_SHARE = 0.8
 
@@ -44,15 +47,13 @@ class RequestBatch:
         self.met_replica = False
         # Requests, and the number of their replies; several requests may share one reply.
         self._shares: list[tuple[list[PendingRequest], int]] = []
-        # The longest time that a request has left: one that is late must not fail all others.
-        self.left_s = 0.0
+        # The latest: a request that is late must not fail all others.
+        self._deadline = max((each.deadline for each in batch), key=Deadline.left_s)
         self._confirms = context.confirms and any(each.request.write for each in batch)
         # Appends that share a call. On a cluster, the keys of a call must share a slot.
         groups: dict[int, tuple[list[PendingRequest], list[ScriptCall]]] = {}
         for pending in batch:
             request = pending.request
-            left_s = pending.deadline.left_s()
-            self.left_s = max(self.left_s, left_s)
             if (
                 isinstance(request, ScriptCall)
                 and request.is_append
@@ -73,6 +74,11 @@ class RequestBatch:
         if self._confirms:
             wait_ms = max(1, int(self.left_s * WAIT_SHARE * 1000))
             self.commands += _build_waits(wait_ms, context.waits_for_disks)
+
+    @property
+    def left_s(self) -> float:
+        """Return the time left for what the batch has not done yet, to connect for example."""
+        return self._deadline.left_s()
 
     def pack(self) -> list[bytes]:
         """Encode the commands."""
@@ -104,10 +110,7 @@ class RequestBatch:
         """Return whether replicas must confirm a write. Those that were refused wrote nothing."""
         if not self._confirms or not request.write or isinstance(reply, Exception):
             return False
-        if request.is_append and isinstance(reply, list):
-            _, used, _ = reply
-            return used is not None
-        return True
+        return not _is_refusal(reply)
 
     def _split(self) -> Iterator[tuple[PendingRequest, list[Any] | None]]:
         """Yield each request with its replies; None if they have not arrived."""
@@ -139,6 +142,14 @@ def _build_waits(wait_ms: int, disks: bool) -> list[Command]:
         return [("WAIT", REPLICAS_WAITED, wait_ms)]
     half_ms = max(1, wait_ms // 2)
     return [("WAIT", REPLICAS_WAITED, half_ms), ("WAITAOF", 1, REPLICAS_WAITED, half_ms)]
+
+
+def _is_refusal(answer: Any) -> bool:
+    """Return whether a script answered that it wrote nothing."""
+    if not isinstance(answer, list):
+        return type(answer) is int and answer == 0
+    # Either with a word, or with the session, and nothing that an earlier attempt has written.
+    return answer[0] in _REFUSALS or (isinstance(answer[0], list) and answer[1] is None)
 
 
 def _is_confirmed(reply: Any) -> bool:

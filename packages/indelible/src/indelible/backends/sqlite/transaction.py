@@ -541,7 +541,7 @@ class SqliteTransaction(Transaction):
         self._db.execute(_MARK_UNDONE, (by, row.number, row.life, key))
 
     async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_from: int
+        self, row: SessionRow, lines: Collection[str], keys_max: int
     ) -> None:
         life = row.number, row.life
         self._db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", life)
@@ -549,8 +549,10 @@ class SqliteTransaction(Transaction):
             "DELETE FROM quarantine WHERE session = ? AND position < ?", (row.number, row.born)
         )
         self._db.execute(
-            "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
-            (*life, keys_from),
+            "DELETE FROM kept_key WHERE session = ?1 AND (life <> ?2 OR position <= ("
+            " SELECT position FROM kept_key WHERE session = ?1 AND life = ?2"
+            " ORDER BY position DESC LIMIT 1 OFFSET ?3))",
+            (*life, keys_max),
         )
         found = self._db.execute(
             "SELECT number, life, operation FROM journal WHERE session = ?", (row.number,)

@@ -12,12 +12,14 @@ end
 if wrong and ARGV[3] ~= 'none' then return build_error(wrong) end
 
 local function read_journal(limit)
-  local changes = {}
+  local changes, fields = {}, s.life and s.counts[3]
   for number = s.lines or 0, 1, -1 do
-    if #changes == 4 * (limit or -1) then break end
+    -- The lines before the last field were removed by a vacuum.
+    if fields <= 0 or #changes == 4 * (limit or -1) then break end
     local key = call('HGET', s.journal, '#' .. number)
     if key then
       local line, undone_by = unpack(call('HMGET', s.journal, 'o' .. key, 'u' .. key))
+      fields = fields - 2 - (undone_by and 1 or 0)
       local before, after = string.match(line or '', '^[^|]*|([^|]*)|([^|]*)')
       if not limit or not before or before ~= after then
         local n = #changes
