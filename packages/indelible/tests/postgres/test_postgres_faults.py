@@ -10,7 +10,6 @@ from psycopg.waiting import Wait
 import indelible
 from indelible import OutcomeUnknownError, UnavailableError
 from indelible.backends.postgres.connection import DriverConnection
-from indelible.backends.postgres.connection_async import AsyncDriverConnection
 from indelible.backends.postgres.errors import TimeLimitError
 from indelible.backends.postgres.statements import Sql
 from indelible.core.deadline import Deadline
@@ -125,8 +124,7 @@ async def test_a_cancelled_read_is_released_at_once(url):
         assert await store.list_snapshots("s") == []
 
 
-@pytest.mark.parametrize("flavour", ["blocking", "async"])
-async def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url, flavour):
+def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url):
     """It would complain when it is cleared away: a warning, and warnings are errors."""
 
     def ends_badly():
@@ -136,16 +134,10 @@ async def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url, 
         finally:
             raise psycopg.OperationalError("the connection is gone")
 
-    if flavour == "blocking":
-        held = DriverConnection.connect(url)
-        held.deadline = Deadline(0)
-        with pytest.raises(TimeLimitError):
-            held.wait(ends_badly())
-    else:
-        held = await AsyncDriverConnection.connect(url)
-        held.deadline = Deadline(0)
-        with pytest.raises(TimeLimitError):
-            await held.wait(ends_badly())
+    held = DriverConnection.connect(url)
+    held.deadline = Deadline(0)
+    with pytest.raises(TimeLimitError):
+        held.wait(ends_badly())
     assert held.closed
     gc.collect()
 

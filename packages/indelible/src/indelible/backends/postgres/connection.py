@@ -1,4 +1,3 @@
-# Generated from connection_async.py by scripts/generate_sync.py: edit that file instead.
 """A connection with a deadline for each call and translated errors."""
 
 from __future__ import annotations
