@@ -205,7 +205,7 @@ class PostgresClient:
                 # The unique index refused an append of the group.
                 pass
         plan = to_plan(perform_in_transaction, self._context, replace(op, fresh=False))
-        return cast(AppendResult, (yield from perform(Attempt(plan, deadline))))
+        return (yield from perform(Attempt(plan, deadline)))
 
     # What a thread does
 

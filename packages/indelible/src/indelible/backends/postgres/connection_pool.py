@@ -282,7 +282,7 @@ class Loan:
     """
 
     def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-        self.connection = connection
+        self.connection: Any = connection
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
