@@ -27,7 +27,7 @@ SEAMS = {
         "indelible.backends.redis.driver:Channel.send",
         "indelible.backends.redis.driver_async:AsyncChannel.send",
     ),
-    "postgres": ("indelible.backends.postgres.connection:PostgresConnection.execute",),
+    "postgres": ("indelible.backends.postgres.connection:PostgresConnection.send",),
 }
 SEAMS["cluster"] = SEAMS["redis"]
 

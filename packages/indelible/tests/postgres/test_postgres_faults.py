@@ -11,7 +11,6 @@ import indelible
 from indelible import OutcomeUnknownError, UnavailableError
 from indelible.backends.postgres.connection import DriverConnection
 from indelible.backends.postgres.errors import TimeLimitError
-from indelible.backends.postgres.statements import Sql
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from tests.support.ledger import SESSION, check
@@ -150,7 +149,7 @@ class LostAnswer:
 
     def __call__(self, step, run):
         answer = run()
-        if self.left and type(step).__name__ in ("Call", "Commit"):
+        if self.left and step.may_commit:
             self.left -= 1
             raise OutcomeUnknownError("the answer was lost")
         return answer
@@ -196,7 +195,7 @@ def test_a_statement_ends_at_the_deadline(url):
         pool = store._backend.pool
         borrowed = pool.borrow(lease, Deadline(0.2))
         with pytest.raises(UnavailableError) as caught:
-            borrowed.execute(Sql("SELECT pg_sleep(60)"))
+            borrowed.query("SELECT pg_sleep(60)")
         assert isinstance(caught.value.__cause__, TimeLimitError)
         assert borrowed.driver.closed
         pool.give_back(lease, healthy=False)

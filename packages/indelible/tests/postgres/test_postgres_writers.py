@@ -9,7 +9,7 @@ import pytest
 
 import indelible
 from indelible import BusyError, ClosedError, ConflictError, UnavailableError
-from indelible.backends.postgres.append import build_call
+from indelible.backends.postgres.append import APPEND, build_parameters
 from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.connection import PostgresConnection
 from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX
@@ -84,12 +84,12 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
         given_up = Append("s", (Draft(Kind.MESSAGE, payload),), "k", True, None, None)
-        call = build_call(PostgresContext(b"", None), [given_up])
+        params = build_parameters(PostgresContext(b"", None), [given_up])
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
                 register_arrays(ghost)
                 cursor = psycopg.RawCursor(ghost)
-                landed = threads.submit(cursor.execute, call.text.encode(), ("60000", *call.params))
+                landed = threads.submit(cursor.execute, APPEND.encode(), ("60000", *params))
                 wait_until(lambda: waiting(looker) == 1)
                 retry = threads.submit(store.add_message, "s", "user", "hi", key="k")
                 wait_until(lambda: waiting(looker) == 2)
@@ -130,18 +130,18 @@ def test_a_session_whose_row_is_held_does_not_hold_up_the_others(url, other):
 
 async def test_tasks_share_statements_and_get_their_own_receipts(url, monkeypatch):
     statements = []
-    execute = PostgresConnection.execute
+    call = PostgresConnection.call
 
-    def watched(connection, op):
-        statements.append(type(op).__name__)
-        return execute(connection, op)
+    def watched(connection, text, *arguments, **options):
+        statements.append(text)
+        return call(connection, text, *arguments, **options)
 
-    monkeypatch.setattr(PostgresConnection, "execute", watched)
+    monkeypatch.setattr(PostgresConnection, "call", watched)
     async with indelible.open_async(url) as store:
         receipts = await asyncio.gather(
             *(store.add_message(f"s{n % 7}", "user", str(n)) for n in range(100))
         )
-        assert statements.count("Call") < 20
+        assert statements.count(APPEND) < 20
         for n in range(7):
             mine = [r for r in receipts if r.session_id == f"s{n}"]
             assert sorted(r.positions.start for r in mine) == list(range(len(mine)))

@@ -6,9 +6,9 @@ a thread is needed for an attempt, and never for a pause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
     read,
@@ -18,14 +18,16 @@ from indelible.backends.postgres import (  # noqa: F401 (some only register thei
     views,
 )
 from indelible.backends.postgres.append import (
-    build_call,
+    APPEND,
+    build_parameters,
     build_result,
     sort_appends,
 )
+from indelible.backends.postgres.connection import PostgresConnection
 from indelible.backends.postgres.connection_pool import ApplicationPool, OwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import PostgresContext, send_nothing, to_plan
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.core.backend import UnreachedError
 from indelible.core.batcher import Pending
@@ -33,7 +35,7 @@ from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.operations import Append, AppendResult
-from indelible.core.plan import Operation, Plan, perform, run_plan
+from indelible.core.plan import Operation, Plan, perform
 from indelible.errors import (
     ClosedError,
     FormatError,
@@ -46,7 +48,6 @@ from indelible.errors import (
 from indelible.model import Claims
 
 R = TypeVar("R")
-P = ParamSpec("P")
 
 # Groups of appends in flight: the second is sent while the first commits. More than two would only
 # make the groups smaller.
@@ -64,9 +65,9 @@ LAST_ATTEMPT: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Operation[R]):
-    """Run the plan of a handler on a connection."""
+    """Use a connection once."""
 
-    plan: Plan[R]
+    use: Callable[[PostgresConnection], R]
     deadline: Deadline
 
 
@@ -94,9 +95,11 @@ class PostgresClient:
         self.pool: OwnPool | ApplicationPool
         if isinstance(options.target, str):
             conninfo, servers = options.build_conninfo()
-            self.pool = OwnPool(conninfo, servers=servers, place=options.shown)
+            self.pool = OwnPool(
+                conninfo, servers=servers, place=options.shown, context=self._context
+            )
         else:
-            self.pool = ApplicationPool(options.target, place=options.shown)
+            self.pool = ApplicationPool(options.target, place=options.shown, context=self._context)
 
     # Plans
 
@@ -105,7 +108,7 @@ class PostgresClient:
         options = self._options
         yield from self._reach()
         deadline = Deadline(options.timeout_s)
-        yield from self._retry(deadline, schema.prepare, options.shown, deadline)
+        yield from self._retry(deadline, lambda db: schema.prepare(db, options.shown, deadline))
         if options.durability is not None:
             given = (yield from self._retry(deadline, risks.read_settings)).durability
             if not given.covers(options.durability):
@@ -125,7 +128,7 @@ class PostgresClient:
         tried = Deadline(min(self._options.timeout_s, FIRST_CONTACT_S))
         while True:
             try:
-                return (yield from perform(Attempt(to_plan(send_nothing), deadline)))
+                return (yield from perform(Attempt(lambda _: None, deadline)))
             except UnavailableError as error:
                 if error.details.get("answered"):
                     return
@@ -146,20 +149,14 @@ class PostgresClient:
         deadline = Deadline(self._options.timeout_s)
         if isinstance(op, Append):
             return cast(Plan[R], self._append(op, deadline))
-        return self._retry(deadline, find_handler(op), self._context, op)
+        handler = find_handler(op)
+        return self._retry(deadline, lambda db: handler(db, op))
 
-    def _retry(
-        self,
-        deadline: Deadline,
-        handler: Callable[P, Coroutine[Any, Any, R]],
-        *args: P.args,
-        **more: P.kwargs,
-    ) -> Plan[R]:
-        """Run a handler until the deadline; again only if nothing was written."""
+    def _retry(self, deadline: Deadline, use: Callable[[PostgresConnection], R]) -> Plan[R]:
+        """Use a connection, again until the deadline, but only if nothing was written."""
         while True:
             try:
-                plan = to_plan(handler, *args, **more)
-                return (yield from perform(Attempt(plan, deadline)))
+                return (yield from perform(Attempt(use, deadline)))
             except OutcomeUnknownError as error:
                 if deadline.left_s() == 0:
                     raise error.copy(exhausted=True) from error.__cause__
@@ -204,8 +201,8 @@ class PostgresClient:
             except KeyUsedError:
                 # The unique index refused an append of the group.
                 pass
-        plan = to_plan(perform_in_transaction, self._context, replace(op, fresh=False))
-        return (yield from perform(Attempt(plan, deadline)))
+        again = replace(op, fresh=False)
+        return (yield from perform(Attempt(lambda db: perform_in_transaction(db, again), deadline)))
 
     # What a thread does
 
@@ -222,9 +219,10 @@ class PostgresClient:
         try:
             ordered = sort_appends(batch)
             appends = [one.request for one in ordered]
-            call = build_call(self._context, appends, wait_s_max=GROUP_WAIT_S)
+            params = build_parameters(self._context, appends)
             deadline = min((one.deadline for one in batch), key=Deadline.left_s)
-            (versions,) = self.attempt(Attempt(perform(call), deadline))
+            attempt = Attempt(lambda db: db.call(APPEND, params, wait_s_max=GROUP_WAIT_S), deadline)
+            (versions,) = self.attempt(attempt)
             for one, version in zip(ordered, versions, strict=True):
                 one.succeed(version)
         except MemoryStoreError as error:
@@ -235,13 +233,13 @@ class PostgresClient:
                 one.fail(error)
 
     def attempt(self, attempt: Attempt[R]) -> R:
-        """Run a plan on a connection."""
+        """Use a connection; if that fails, roll back."""
         lease = Lease()
         healthy = False
         try:
             connection = self.pool.borrow(lease, attempt.deadline)
             try:
-                result = run_plan(attempt.plan, connection.execute)
+                result = attempt.use(connection)
                 healthy = True
             except BaseException as error:
                 healthy = is_usable_after(error) and connection.try_roll_back()

@@ -35,6 +35,7 @@ from indelible.backends.postgres.options import (
     lacks_password,
     ping,
 )
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease, Slots
 from indelible.core.limits import LOOK_AGAIN_S
@@ -68,10 +69,13 @@ class PoolSlot:
 class OwnPool:
     """The store's own connections, each opened by the first call that needs it."""
 
-    def __init__(self, conninfo: str, *, servers: int, place: str) -> None:
+    def __init__(
+        self, conninfo: str, *, servers: int, place: str, context: PostgresContext
+    ) -> None:
         self._conninfo = conninfo
         self._servers = servers
         self._place = place
+        self._context = context
         self._slots = Slots(PoolSlot() for _ in range(CONNECTIONS_MAX))
         # Connections of a parent process, which must be neither used nor closed here.
         self._inherited: list[Slots[PoolSlot]] = []
@@ -130,7 +134,7 @@ class OwnPool:
                     break
             else:
                 self._known = True
-                connection = PostgresConnection(driver, place=self._place)
+                connection = PostgresConnection(driver, self._context, place=self._place)
                 connection.begin_call(deadline)
                 try:
                     connection.allow_prepared_statements()
@@ -177,9 +181,16 @@ class OwnPool:
 class ApplicationPool:
     """The pool of an application. Its connections are given back unchanged."""
 
-    def __init__(self, pool: psycopg_pool.ConnectionPool[Any] | AwaitedPool, *, place: str) -> None:
+    def __init__(
+        self,
+        pool: psycopg_pool.ConnectionPool[Any] | AwaitedPool,
+        *,
+        place: str,
+        context: PostgresContext,
+    ) -> None:
         self._pool = pool
         self._place = place
+        self._context = context
         self._closed = False
 
     def borrow(self, lease: Lease, deadline: Deadline) -> PostgresConnection:
@@ -189,7 +200,7 @@ class ApplicationPool:
                 raise ClosedError("the store is closed")
             # From here on `give_back` returns it, even if the call is interrupted.
             loan = lease.slot = self._take(deadline)
-            connection = loan.open(self._place)
+            connection = loan.open(self._place, self._context)
             connection.begin_call(deadline)
             # If all connections of the pool were dead, the last one may be used: it fails.
             if not left or connection.is_alive():
@@ -286,13 +297,13 @@ class Loan:
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
-    def open(self, place: str) -> PostgresConnection:
+    def open(self, place: str, context: PostgresContext) -> PostgresConnection:
         """Return the second object."""
         driver = BorrowedConnection(self.connection.pgconn)
         # Their names would clash with those that the application's object has prepared.
         driver.prepare_threshold = None
         driver.set_autocommit(True)
-        return PostgresConnection(driver, place=place)
+        return PostgresConnection(driver, context, place=place)
 
     def end(self, *, healthy: bool) -> None:
         """Leave the connection as it was, or close it."""

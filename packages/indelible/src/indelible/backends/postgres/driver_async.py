@@ -76,7 +76,7 @@ class AsyncPostgresBackend:
         return False
 
     async def close(self) -> None:
-        """Wait for the calls in progress, each until its deadline; close the connections."""
+        """Wait for the calls of this event loop, each until its deadline; close the connections."""
         self._closed = True
         loop = asyncio.get_running_loop()
         # Each has its own deadline, but a task whose loop was stopped by Ctrl-C never ends.
