@@ -16,14 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 INDELIBLE = "packages/indelible/src/indelible"
-POSTGRES = f"{INDELIBLE}/backends/postgres"
 REDIS = f"{INDELIBLE}/backends/redis"
 # Async sources; the twin of each stands beside it.
 SOURCES = (
     f"{INDELIBLE}/store_async.py",
-    f"{POSTGRES}/connection_async.py",
-    f"{POSTGRES}/connection_pool_async.py",
-    f"{POSTGRES}/client_async.py",
     f"{REDIS}/driver_async.py",
 )
 # In this order.

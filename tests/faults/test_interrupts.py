@@ -121,7 +121,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {**dict.fromkeys(EMBEDDED, "write"), "redis": "_send", "postgres": "_send_group"}
+LEADS = {**dict.fromkeys(EMBEDDED, "write"), "redis": "_send", "postgres": "send_group"}
 FOLLOWERS = 3
 
 

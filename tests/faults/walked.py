@@ -27,10 +27,7 @@ SEAMS = {
         "indelible.backends.redis.driver:Channel.send",
         "indelible.backends.redis.driver_async:AsyncChannel.send",
     ),
-    "postgres": (
-        "indelible.backends.postgres.connection:PostgresConnection.execute",
-        "indelible.backends.postgres.connection_async:AsyncPostgresConnection.execute",
-    ),
+    "postgres": ("indelible.backends.postgres.connection:PostgresConnection.send",),
 }
 SEAMS["cluster"] = SEAMS["redis"]
 

@@ -20,7 +20,7 @@ class Watch:
 
     def __call__(self, step, run):
         self.steps.append(step)
-        if "<=>" in getattr(step, "text", ""):
+        if "<=>" in step.text:
             self.compared += 1
             if self.before is not None:
                 first, self.before = self.before, None

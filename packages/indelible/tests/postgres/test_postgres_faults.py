@@ -10,9 +10,7 @@ from psycopg.waiting import Wait
 import indelible
 from indelible import OutcomeUnknownError, UnavailableError
 from indelible.backends.postgres.connection import DriverConnection
-from indelible.backends.postgres.connection_async import AsyncDriverConnection
 from indelible.backends.postgres.errors import TimeLimitError
-from indelible.backends.postgres.statements import Sql
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from tests.support.ledger import SESSION, check
@@ -125,8 +123,7 @@ async def test_a_cancelled_read_is_released_at_once(url):
         assert await store.list_snapshots("s") == []
 
 
-@pytest.mark.parametrize("flavour", ["blocking", "async"])
-async def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url, flavour):
+def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url):
     """It would complain when it is cleared away: a warning, and warnings are errors."""
 
     def ends_badly():
@@ -136,16 +133,10 @@ async def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url, 
         finally:
             raise psycopg.OperationalError("the connection is gone")
 
-    if flavour == "blocking":
-        held = DriverConnection.connect(url)
-        held.deadline = Deadline(0)
-        with pytest.raises(TimeLimitError):
-            held.wait(ends_badly())
-    else:
-        held = await AsyncDriverConnection.connect(url)
-        held.deadline = Deadline(0)
-        with pytest.raises(TimeLimitError):
-            await held.wait(ends_badly())
+    held = DriverConnection.connect(url)
+    held.deadline = Deadline(0)
+    with pytest.raises(TimeLimitError):
+        held.wait(ends_badly())
     assert held.closed
     gc.collect()
 
@@ -158,7 +149,7 @@ class LostAnswer:
 
     def __call__(self, step, run):
         answer = run()
-        if self.left and type(step).__name__ in ("Call", "Commit"):
+        if self.left and step.may_commit:
             self.left -= 1
             raise OutcomeUnknownError("the answer was lost")
         return answer
@@ -204,7 +195,7 @@ def test_a_statement_ends_at_the_deadline(url):
         pool = store._backend.pool
         borrowed = pool.borrow(lease, Deadline(0.2))
         with pytest.raises(UnavailableError) as caught:
-            borrowed.execute(Sql("SELECT pg_sleep(60)"))
+            borrowed.query("SELECT pg_sleep(60)")
         assert isinstance(caught.value.__cause__, TimeLimitError)
         assert borrowed.driver.closed
         pool.give_back(lease, healthy=False)

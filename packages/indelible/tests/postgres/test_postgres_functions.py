@@ -11,7 +11,7 @@ import pytest
 import indelible
 from indelible import ConflictError, FormatError, UsageError
 from indelible.backends.postgres import views
-from indelible.backends.postgres.append import build_call, sort_appends
+from indelible.backends.postgres.append import APPEND, build_parameters, sort_appends
 from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.batcher import Pending
@@ -64,10 +64,10 @@ class Clock:
 
 def send(connection, context, appends):
     """The versions that the guarded write of appends comes to."""
-    call = build_call(context, appends)
+    params = build_parameters(context, appends)
     register_arrays(connection)
     cursor = psycopg.RawCursor(connection)
-    ((versions,),) = cursor.execute(call.text.encode(), ("1000", *call.params)).fetchall()
+    ((versions,),) = cursor.execute(APPEND.encode(), ("1000", *params)).fetchall()
     return versions
 
 
@@ -174,12 +174,12 @@ def test_guarded_writes_are_those_of_the_shared_handlers(url, other, seed, monke
     done = Counter()
     guarded = views._call_guarded
 
-    async def counted(function, *params):
-        row = await guarded(function, *params)
+    def counted(db, function, *params):
+        row = guarded(db, function, *params)
         done[function] += row is not None
         return row
 
-    async def refused(*_):
+    def refused(*_):
         pass
 
     for namespace, call in (("guarded", counted), ("decided", refused)):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import indelible
 from indelible import ConflictError, LimitError
-from indelible.backends.postgres.append import build_call
+from indelible.backends.postgres.append import APPEND, build_parameters
 from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.sessions import build_checksum
 from indelible.backends.postgres.statements import PostgresContext
@@ -111,14 +111,14 @@ def test_the_guard_holds_exactly_when_the_rules_allow_it(connection, row, reques
     # Positions that an entry has already are drawn by no session of ours.
     free = row is None or row["length"] > 0
     op = Append("s", drafts, request["key"], False, expected, request["ttl_s"])
-    call = build_call(PostgresContext(b"", lambda: NOW_MS / 1000), [op])
+    params = build_parameters(PostgresContext(b"", lambda: NOW_MS / 1000), [op])
     register_arrays(connection)
     cursor = psycopg.RawCursor(connection)
     try:
         if not free:
             connection.execute("DELETE FROM indelible.entry")
             used = used and request["key"] != "entry"
-        ((versions,),) = cursor.execute(call.text.encode(), ("1000", *call.params)).fetchall()
+        ((versions,),) = cursor.execute(APPEND.encode(), ("1000", *params)).fetchall()
         assert (versions != [None]) == (allows(state, op) and not used)
         if versions != [None]:
             end = state.end if state else 0

@@ -1,6 +1,7 @@
 """Tasks that append together: none is left behind, whatever becomes of the others."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import psycopg
@@ -10,6 +11,7 @@ import indelible
 from indelible import BusyError
 from indelible.backends.postgres.client import SENDERS_MAX
 from indelible.backends.postgres.errors import translate_error
+from indelible.core.deadline import Deadline
 
 BUSY = psycopg.errors.LockNotAvailable
 
@@ -18,22 +20,22 @@ class Groups:
     """Stands where groups are sent: holds them up until they are let go, and may refuse them."""
 
     def __init__(self, store):
-        self.batcher = store._backend._server().batcher
-        self._send = self.batcher._send
-        self.batcher._send = self
-        self.open = asyncio.Event()
+        threads = store._backend._threads
+        self._send = threads._send
+        threads._send = self
+        self.open = threading.Event()
         self.entered = []
         self.refused = 0
 
-    async def __call__(self, batch):
+    def __call__(self, batch):
         self.entered.append(len(batch))
-        await self.open.wait()
+        assert self.open.wait(60)
         if self.refused:
             self.refused -= 1
             for one in batch:
                 one.fail(translate_error(BUSY(), place="it", committing=True))
             return
-        await self._send(batch)
+        self._send(batch)
 
 
 @pytest.fixture
@@ -63,6 +65,26 @@ async def test_a_cancelled_append_whose_group_was_refused_lands_all_the_same(sto
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await texts(store) == ["first", "second"]
+
+
+async def test_a_cancelled_append_keeps_its_deadline(store, monkeypatch):
+    made = []
+
+    class Counted(Deadline):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr("indelible.backends.postgres.client.Deadline", Counted)
+    groups = Groups(store)
+    groups.refused = 1
+    task = asyncio.create_task(store.add_message("s", "user", "second"))
+    await until(lambda: groups.entered)
+    task.cancel()
+    groups.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(made) == 1
 
 
 async def test_a_cancelled_append_whose_group_landed_is_there_once(store):
@@ -97,8 +119,8 @@ async def test_whoever_waits_until_its_deadline_is_told_that_nothing_was_written
     for n in range(SENDERS_MAX):
         leading.append(asyncio.create_task(store.add_message("s", "user", f"lead {n}")))
         await until(lambda: len(groups.entered) == len(leading))
-    server = store._backend._server()
-    server._options = replace(server._options, timeout_s=0.2)
+    client = store._backend._client
+    client._options = replace(client._options, timeout_s=0.2)
     late = await asyncio.gather(
         *(store.add_message("s", "user", "late") for _ in range(5)), return_exceptions=True
     )

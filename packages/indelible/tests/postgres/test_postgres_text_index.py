@@ -181,9 +181,9 @@ def test_the_statistics_of_the_server_say_which_words_are_common(store, run, mon
     looked: list[str] = []
     find = search.find_words
 
-    async def find_words(words, scope, among):
+    def find_words(db, words, scope, among):
         looked.extend(words)
-        return await find(words, scope, among)
+        return find(db, words, scope, among)
 
     monkeypatch.setattr(search, "find_words", find_words)
     hits = store.search("cats number7 zebra", k=30)
@@ -212,9 +212,9 @@ def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, mon
     sent: list[object] = []
     find = search.find_words
 
-    async def find_words(words, scope, among):
+    def find_words(db, words, scope, among):
         sent.append((tuple(words), among is not None))
-        return await find(words, scope, among)
+        return find(db, words, scope, among)
 
     monkeypatch.setattr(search, "find_words", find_words)
     hits = store.search("violin tea", k=4)

@@ -82,11 +82,11 @@ def test_a_read_that_meets_the_vacuum_of_an_expired_session_finds_it_expired(url
         store.add_messages("s", [{"role": "user", "content": str(n)} for n in range(5)])
         read_rows, vacuumed = _Reader._read_rows, []
 
-        async def vacuum_first(self, row, extents):
+        def vacuum_first(self, row, extents):
             if not vacuumed:
                 now[0] += 120
                 vacuumed.append(other.vacuum())
-            return await read_rows(self, row, extents)
+            return read_rows(self, row, extents)
 
         monkeypatch.setattr(_Reader, "_read_rows", vacuum_first)
         assert store.get_history("s") == []

@@ -8,13 +8,15 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import BusyError, ConflictError, UnavailableError
-from indelible.backends.postgres.append import build_call
+from indelible import BusyError, ClosedError, ConflictError, UnavailableError
+from indelible.backends.postgres.append import APPEND, build_parameters
 from indelible.backends.postgres.arrays import register_arrays
-from indelible.backends.postgres.connection_async import AsyncPostgresConnection
+from indelible.backends.postgres.connection import PostgresConnection
+from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX
 from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
+from tests.support import postgres_server
 from tests.support.ledger import check
 from tests.support.postgres.pg_workers import append_in_a_forked_child, one_key, write_batches
 from tests.support.wait import wait_until
@@ -82,12 +84,12 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
         given_up = Append("s", (Draft(Kind.MESSAGE, payload),), "k", True, None, None)
-        call = build_call(PostgresContext(b"", None), [given_up])
+        params = build_parameters(PostgresContext(b"", None), [given_up])
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
                 register_arrays(ghost)
                 cursor = psycopg.RawCursor(ghost)
-                landed = threads.submit(cursor.execute, call.text.encode(), ("60000", *call.params))
+                landed = threads.submit(cursor.execute, APPEND.encode(), ("60000", *params))
                 wait_until(lambda: waiting(looker) == 1)
                 retry = threads.submit(store.add_message, "s", "user", "hi", key="k")
                 wait_until(lambda: waiting(looker) == 2)
@@ -128,18 +130,18 @@ def test_a_session_whose_row_is_held_does_not_hold_up_the_others(url, other):
 
 async def test_tasks_share_statements_and_get_their_own_receipts(url, monkeypatch):
     statements = []
-    execute = AsyncPostgresConnection.execute
+    call = PostgresConnection.call
 
-    async def watched(connection, op):
-        statements.append(type(op).__name__)
-        return await execute(connection, op)
+    def watched(connection, text, *arguments, **options):
+        statements.append(text)
+        return call(connection, text, *arguments, **options)
 
-    monkeypatch.setattr(AsyncPostgresConnection, "execute", watched)
+    monkeypatch.setattr(PostgresConnection, "call", watched)
     async with indelible.open_async(url) as store:
         receipts = await asyncio.gather(
             *(store.add_message(f"s{n % 7}", "user", str(n)) for n in range(100))
         )
-        assert statements.count("Call") < 20
+        assert statements.count(APPEND) < 20
         for n in range(7):
             mine = [r for r in receipts if r.session_id == f"s{n}"]
             assert sorted(r.positions.start for r in mine) == list(range(len(mine)))
@@ -207,6 +209,24 @@ async def test_closing_waits_for_writes_that_are_under_way(url, other):
     assert (await append).positions == range(1, 2)
 
 
+def test_closing_waits_for_the_next_attempt_of_another_threads_call(url, other):
+    store = indelible.open(url, timeout_s=30)
+    store.add_message("s", "user", "first")
+    with ThreadPoolExecutor(2) as threads, psycopg.connect(url, autocommit=True) as looker:
+        with Held(other):
+            append = threads.submit(store.add_message, "s", "user", "second")
+            wait_until(lambda: waiting(looker) == 1)
+            closing = threads.submit(store.close)
+            # Its group gives up first; the attempt alone locks the row by this statement.
+            alone = WAITING + " AND query LIKE '%FOR UPDATE%'"
+            wait_until(lambda: append.done() or looker.execute(alone).fetchone()[0] == 1)
+            assert not closing.done()
+        assert append.result().positions == range(1, 2)
+        closing.result()
+    with pytest.raises(ClosedError):
+        store.get_history("s")
+
+
 async def test_a_cancelled_read_leaves_no_connection_behind_that_is_in_use(url, other):
     async with indelible.open_async(url) as store:
         await store.add_message("s", "user", "first")
@@ -225,6 +245,28 @@ def test_event_loops_may_share_a_store(url):
     store = asyncio.run(_opened(url))
     for number in range(3):
         assert asyncio.run(_append(store)).positions.start == number
+    asyncio.run(store.close())
+
+
+def test_event_loops_in_several_threads_share_the_connections():
+    url = postgres_server.fresh_database()
+    store = asyncio.run(_opened(url))
+    gate = threading.Barrier(4)
+
+    async def write(loop):
+        gate.wait()
+        await asyncio.gather(*(store.add_message(f"s{loop}", "user", str(n)) for n in range(50)))
+        await asyncio.gather(*(store.get_history(f"s{loop}") for _ in range(50)))
+        return len(await store.get_history(f"s{loop}"))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda loop: asyncio.run(write(loop)), range(4))) == [50] * 4
+    with psycopg.connect(url) as looker:
+        count = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE application_name = 'indelible' AND datname = current_database()"
+        )
+        assert looker.execute(count).fetchone()[0] <= CONNECTIONS_MAX
     asyncio.run(store.close())
 
 

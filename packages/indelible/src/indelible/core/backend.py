@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from indelible.core.plan import Operation, Plan
@@ -74,10 +74,10 @@ class Handlers(Generic[C]):
     """Which function performs which operation on one engine.
 
     `C` is the context that the handlers of the engine share. A handler is registered where it is
-    defined. It is a coroutine, or, on Redis, a plan:
+    defined. It is a function, or, on Redis, a plan:
 
         @WRITES.handles(Append)
-        async def append(context: Context, op: Append) -> AppendResult: ...
+        def append(context: Context, op: Append) -> AppendResult: ...
 
         @HANDLERS.handles(Append)
         def append(context: Context, op: Append) -> Plan[AppendResult]: ...
@@ -99,8 +99,8 @@ class Handlers(Generic[C]):
     def __contains__(self, kind: type[Operation[Any]]) -> bool:
         return kind in self._handlers
 
-    def find(self, op: Operation[R]) -> Callable[[C, Operation[R]], Coroutine[Any, Any, R]]:
-        """Return the coroutine function that performs an operation."""
+    def find(self, op: Operation[R]) -> Callable[[C, Operation[R]], R]:
+        """Return the function that performs an operation."""
         return self._handlers[type(op)]
 
     def plan(self, context: C, op: Operation[R]) -> Plan[R]:

@@ -10,17 +10,15 @@ import asyncio
 import math
 import threading
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from indelible.core import fork
-from indelible.core.batcher import AsyncBatcher, Batcher, Pending
+from indelible.core.batcher import Batcher, Pending
 from indelible.core.deadline import Deadline
 from indelible.core.handlers import WRITES, perform_blocking
 from indelible.core.plan import Operation
+from indelible.core.threads import WorkerThreads
 from indelible.core.transaction import Transaction
-from indelible.core.uncancellable import UncancellableFuture
 from indelible.errors import (
     ClosedError,
     MemoryStoreError,
@@ -182,28 +180,19 @@ class AsyncEmbeddedBackend:
     def __init__(self, database: EmbeddedDatabase) -> None:
         self._database = database
         self._closed = False
-        self._lock: threading.Lock
-        self._batchers: dict[asyncio.AbstractEventLoop, AsyncBatcher[Operation[Any], Any]]
-        self._writing: ThreadPoolExecutor
-        self._reading: ThreadPoolExecutor
-        self._reset()
-        fork.register(after_in_child=self._reset)
+        self._threads: WorkerThreads[Operation[Any], Any] = WorkerThreads(
+            database.write, senders=1, callers=database.readers_max, requests_max=GROUP_MAX
+        )
 
     async def perform(self, op: Operation[R]) -> R:
         """Perform one operation, in one transaction; a cancelled write is waited for."""
         if self._closed:
             raise ClosedError("the store is closed")
-        loop = asyncio.get_running_loop()
         result: R
         if type(op) in WRITES:
-            result = await self._get_batcher(loop).run(op, NO_DEADLINE)
+            result = await self._threads.send(op, NO_DEADLINE)
         else:
-            try:
-                reading = self._reading.submit(self._database.read, op)
-            except RuntimeError:
-                # Another event loop has closed the store meanwhile.
-                raise ClosedError("the store is closed") from None
-            result = await asyncio.wrap_future(reading)
+            result = await self._threads.call(self._database.read, op)
         return result
 
     async def prepare(self) -> None:
@@ -216,58 +205,5 @@ class AsyncEmbeddedBackend:
     async def close(self) -> None:
         """Finish the operations that were begun before, then close."""
         self._closed = True
-        loop = asyncio.get_running_loop()
-        batcher = self._batchers.get(loop)
-        if batcher is not None:
-            await batcher.close()
-        await loop.run_in_executor(None, self._writing.shutdown)
-        await loop.run_in_executor(None, self._reading.shutdown)
-        await loop.run_in_executor(None, self._database.close)
-
-    def _reset(self) -> None:
-        """Begin without threads: they start when they are needed, also in a forked child."""
-        self._lock = threading.Lock()
-        self._batchers = {}
-        self._writing = ThreadPoolExecutor(1, thread_name_prefix="indelible-write")
-        self._reading = ThreadPoolExecutor(
-            self._database.readers_max, thread_name_prefix="indelible-read"
-        )
-
-    def _get_batcher(self, loop: asyncio.AbstractEventLoop) -> AsyncBatcher[Operation[Any], Any]:
-        batcher = self._batchers.get(loop)
-        if batcher is None:
-            batcher = AsyncBatcher(self._send, senders=1, requests_max=GROUP_MAX)
-            with self._lock:
-                open_ = {each: b for each, b in self._batchers.items() if not each.is_closed()}
-                self._batchers = {**open_, loop: batcher}
-        return batcher
-
-    async def _send(self, batch: list[Write]) -> None:
-        """Write a batch in the writing thread, and wait for it even if a caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
-        try:
-            # A copy: if Ctrl-C interrupts this thread, the batcher goes on without the batch.
-            self._writing.submit(_write, self._database, list(batch), loop, done)
-        except RuntimeError:
-            # Another event loop has closed the store meanwhile.
-            for pending in batch:
-                pending.fail(ClosedError("the store is closed"))
-            return
-        await done
-
-
-def _write(
-    database: EmbeddedDatabase,
-    batch: list[Write],
-    loop: asyncio.AbstractEventLoop,
-    done: UncancellableFuture[None],
-) -> None:
-    """In the writing thread: write a batch and tell the event loop that it is over."""
-    try:
-        database.write(batch)
-    finally:
-        # A loop that was closed meanwhile has no callers left.
-        with suppress(RuntimeError):
-            # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
-            loop.call_soon_threadsafe(done.set_result, None)
+        await self._threads.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._database.close)

@@ -1,9 +1,7 @@
 """The handlers: every operation on sessions, written on the primitives of a transaction.
 
-They are coroutines. The primitives of memory and SQLite never suspend, so `perform_blocking` runs a
-handler to its end; those of PostgreSQL await statements, which either of its clients performs. A
-handler runs inside of one transaction. One that writes checks before it writes its first row; once
-it has written, it does not refuse. The operations that concern the engine itself (`Scrub`,
+A handler runs inside of one transaction. One that writes checks before it writes its first row;
+once it has written, it does not refuse. The operations that concern the engine itself (`Scrub`,
 `CheckEngine`, `FindRisks`, `Identify`, `ReadCursorKey`) are left to the engine.
 """
 
@@ -96,39 +94,33 @@ R = TypeVar("R")
 
 
 def perform_blocking(tx: Transaction, op: Operation[R]) -> R:
-    """Perform an operation in a transaction of which no primitive suspends."""
+    """Perform an operation in a transaction."""
     handler = (WRITES if type(op) in WRITES else READS).find(op)
-    try:
-        # Started where it is created: Python warns of a coroutine that Ctrl-C keeps from starting.
-        handler(tx, op).send(None)
-    except StopIteration as finished:
-        result: R = finished.value
-        return result
-    raise AssertionError(f"{op} waited for something")
+    return handler(tx, op)
 
 
 # Sessions
 
 
-async def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
-    row = await tx.find_session(name)
-    return row, build_row_head(row, await tx.now_ms())
+def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
+    row = tx.find_session(name)
+    return row, build_row_head(row, tx.now_ms())
 
 
-async def _find_active(tx: Transaction, name: str) -> SessionRow | None:
+def _find_active(tx: Transaction, name: str) -> SessionRow | None:
     """Find a session, even if its view is damaged; None if it is not active."""
-    row = await tx.find_session(name)
-    status = rules.compute_status(row.state if row else None, await tx.now_ms())
+    row = tx.find_session(name)
+    status = rules.compute_status(row.state if row else None, tx.now_ms())
     return row if status is Status.ACTIVE else None
 
 
-async def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
+def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
     """Compute the version of a session, even if its view is damaged."""
     state = row.state if row else None
-    return rules.compute_version(state, rules.compute_status(state, await tx.now_ms()))
+    return rules.compute_version(state, rules.compute_status(state, tx.now_ms()))
 
 
-async def _begin_life(
+def _begin_life(
     tx: Transaction,
     name: str,
     row: SessionRow | None,
@@ -139,12 +131,12 @@ async def _begin_life(
     first: int | None = None,
 ) -> SessionRow:
     """Begin a session, or its next life behind the end of its log."""
-    now_ms = await tx.now_ms()
+    now_ms = tx.now_ms()
     end = row.end if row else 0
     born = end if first is None else first
     begun = SessionRow(
         name=name,
-        number=row.number if row else await tx.create_session(name),
+        number=row.number if row else tx.create_session(name),
         life=row.life + 1 if row else 1,
         born=born,
         end=born,
@@ -160,35 +152,35 @@ async def _begin_life(
         forked_from=forked_from,
         metadata=b"{}",
     )
-    await tx.save_session(begun)
+    tx.save_session(begun)
     return begun
 
 
 @READS.handles(ReadHead)
-async def read_head(tx: Transaction, op: ReadHead) -> Head:
+def read_head(tx: Transaction, op: ReadHead) -> Head:
     """Read a session without its entries."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if op.count_snapshots and row is not None and head.status is Status.ACTIVE:
-        head.snapshots = await tx.count_snapshots(row)
+        head.snapshots = tx.count_snapshots(row)
     return head
 
 
 @WRITES.handles(SetMetadata)
-async def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
+def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
     """Replace a session's metadata."""
-    row = await tx.find_session(op.session)
-    head = build_row_head(row, await tx.now_ms())
+    row = tx.find_session(op.session)
+    head = build_row_head(row, tx.now_ms())
     rules.refuse_if_moved(op.session, op.expected, head.version)
     rules.refuse_if_replaced(op.session, op.replaces, head.metadata)
     if row is None or head.status is not Status.ACTIVE:
-        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     row = row._replace(metadata=op.metadata)
-    await tx.save_session(row)
-    return build_row_head(row, await tx.now_ms(), snapshots=await tx.count_snapshots(row))
+    tx.save_session(row)
+    return build_row_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
 
 
 @READS.handles(ListSessions)
-async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
+def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
     """List a page of sessions, in the order of ids if no other is asked for.
 
     A session whose row is damaged is listed too, so that it is not overlooked.
@@ -202,7 +194,7 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
     while True:
         if left is not None:
             wanted = min(left, PAGE_ENTRIES_MAX)
-        found = await tx.list_sessions(op.prefix, order, after, wanted)
+        found = tx.list_sessions(op.prefix, order, after, wanted)
         for row, intact, snapshots in found:
             after = session_list.build_place(
                 order, row.name, row.created_at_ms, row.last_activity_ms
@@ -210,7 +202,7 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
             head: Head | None = None
             # A session with a damaged view is listed as well.
             with suppress(FormatError):
-                head = build_row_head(row, await tx.now_ms()) if intact else None
+                head = build_row_head(row, tx.now_ms()) if intact else None
             if not session_list.is_listed(op, row.name, head):
                 continue
             if len(listed) == op.limit:
@@ -230,30 +222,30 @@ async def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
 
 
 @WRITES.handles(Append)
-async def append(tx: Transaction, op: Append) -> AppendResult:
+def append(tx: Transaction, op: Append) -> AppendResult:
     """Append a batch to the log."""
-    row = await tx.find_session(op.session)
+    row = tx.find_session(op.session)
     state = row.state if row else None
-    now_ms = await tx.now_ms()
+    now_ms = tx.now_ms()
     status = rules.compute_status(state, now_ms)
     if row is not None and not op.fresh and status is Status.ACTIVE:
-        earlier = await _find_earlier(tx, row, op)
+        earlier = _find_earlier(tx, row, op)
         if earlier is not None:
             return earlier
     if op.expected is not None:
         rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
     if op.expected_item is not None:
         active = row if status is Status.ACTIVE else None
-        newest = await _find_newest(tx, active, op.expected_item.item)
+        newest = _find_newest(tx, active, op.expected_item.item)
         rules.refuse_if_item_moved(op.session, op.expected_item, newest)
     count = len(op.drafts)
     rules.refuse_if_full(op.session, row.end if row else 0, count)
     if row is None or status is not Status.ACTIVE:
-        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     elif rules.is_later_step(row.last_activity_ms, now_ms):
         # Other appends do not write the session's row.
         row = row._replace(last_activity_ms=now_ms)
-        await tx.save_session(row)
+        tx.save_session(row)
     first, generation = row.end, row.generation
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
     rows = [
@@ -272,23 +264,23 @@ async def append(tx: Transaction, op: Append) -> AppendResult:
         )
         for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
     ]
-    await tx.insert_entries(row, rows)
+    tx.insert_entries(row, rows)
     return AppendResult(first, count, rules.build_version(row.token, first + count, generation))
 
 
-async def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendResult | None:
+def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendResult | None:
     """Return the result of the first append with this key; other content is a conflict."""
-    kept = await tx.find_kept_key(row, op.key)
+    kept = tx.find_kept_key(row, op.key)
     if kept is not None:
         use, stored = kept
     else:
-        found = await tx.find_key(row, op.key)
+        found = tx.find_key(row, op.key)
         if found is None:
             return None
         use = found
-        stored = await tx.read_checksums(row, use)
+        stored = tx.read_checksums(row, use)
     rules.refuse_different_content(op, use.first, stored)
-    await tx.sync(row)
+    tx.sync(row)
     return AppendResult(
         use.first,
         use.entries,
@@ -302,22 +294,22 @@ async def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendR
 
 
 @READS.handles(FindItems)
-async def find_items(tx: Transaction, op: FindItems) -> ItemPage:
+def find_items(tx: Transaction, op: FindItems) -> ItemPage:
     """Read the index of items."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return ItemPage(head, ())
-    return ItemPage(head, tuple(await tx.find_items(row, op.after, op.limit)))
+    return ItemPage(head, tuple(tx.find_items(row, op.after, op.limit)))
 
 
-async def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | None:
+def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | None:
     """Find the newest visible entry of an item; None if there is none."""
     if row is None:
         return None
     shown = view.freeze(row.view, row.end)
     after, limit = ItemPlace(item, LOG_ENTRIES_MAX), ITEMS_FIRST
     while True:
-        places = await tx.find_items(row, after, limit)
+        places = tx.find_items(row, after, limit)
         for place in places:
             if place.item != item:
                 return None
@@ -328,12 +320,12 @@ async def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> in
         after, limit = places[-1], ITEM_PAGE
 
 
-async def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
+def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
     """Find all entries of an item, newest first."""
     found: list[int] = []
     after = ItemPlace(item, LOG_ENTRIES_MAX)
     while True:
-        places = await tx.find_items(row, after, ITEM_PAGE)
+        places = tx.find_items(row, after, ITEM_PAGE)
         found += [place.position for place in places if place.item == item]
         if len(places) < ITEM_PAGE or places[-1].item != item:
             return found
@@ -341,21 +333,21 @@ async def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[in
 
 
 @WRITES.handles(EraseItem)
-async def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
+def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
     """Overwrite every entry of an item."""
-    row = await tx.find_session(op.session)
+    row = tx.find_session(op.session)
     if row is None:
         return EraseResult()
     # Entries of earlier lives too: they are out of reach, but still stored.
     row = row._replace(born=0)
     rows: list[LogRow] = []
-    for position in await _find_versions(tx, row, op.item):
-        rows += await tx.read_log(row, position, position + 1)
-    forks = await tx.find_forks(op.session)
+    for position in _find_versions(tx, row, op.item):
+        rows += tx.read_log(row, position, position + 1)
+    forks = tx.find_forks(op.session)
     size = sum(len(each.envelope) for each in rows)
     if rows:
         erased = [each._replace(envelope=op.envelope) for each in reversed(rows)]
-        await tx.insert_entries(row, erased, replace=True)
+        tx.insert_entries(row, erased, replace=True)
     return EraseResult(len(rows), size_bytes=size, forks=forks, kept=tx.kept)
 
 
@@ -363,9 +355,9 @@ async def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
 
 
 @READS.handles(Read)
-async def read(tx: Transaction, op: Read) -> EntrySlice:
+def read(tx: Transaction, op: Read) -> EntrySlice:
     """Read visible entries of one state, in order."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
     left = _choose_extents(frozen.extents, op)
@@ -381,7 +373,7 @@ async def read(tx: Transaction, op: Read) -> EntrySlice:
             left = view.clip(left, chunk[-1][1], left[-1][1])
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
-        entries += await tx.read_entries(row, chunk, op.kinds, newest=op.newest)
+        entries += tx.read_entries(row, chunk, op.kinds, newest=op.newest)
         if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
             raise rules.build_gone_error(op.session)
     return rules.build_slice(op, head, frozen, entries)
@@ -396,24 +388,24 @@ def _choose_extents(extents: Extents, op: Read) -> Extents:
 
 
 @READS.handles(ReadLog)
-async def read_log(tx: Transaction, op: ReadLog) -> LogPage:
+def read_log(tx: Transaction, op: ReadLog) -> LogPage:
     """Read the log of the session's life, whether its entries are visible or not."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     start = min(max(op.start, head.born), head.end)
-    rows = tuple(await tx.read_log(row, start, head.end, op.limit))
+    rows = tuple(tx.read_log(row, start, head.end, op.limit))
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
 
 
 @READS.handles(ReadOutline)
-async def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
+def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     """Read kinds, sizes and tool call ids of the visible entries."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     extents = head.visible
     if row is None or not extents:
         return SessionOutline(head, ())
-    entries = await tx.read_outlines(row, extents)
+    entries = tx.read_outlines(row, extents)
     if len(entries) != view.count(extents):
         raise FormatError(
             f"session {op.session!r} has entries missing; nothing was changed. verify says which.",
@@ -430,117 +422,117 @@ READS.handles(ReadFound)(index_search.read_found)
 
 
 @WRITES.handles(ChangeView)
-async def change_view(tx: Transaction, op: ChangeView) -> ViewChangeResult:
+def change_view(tx: Transaction, op: ChangeView) -> ViewChangeResult:
     """Replace the view, if it is still the one that the change was computed from."""
-    row, head = await _load_session(tx, op.session)
-    done = None if op.fresh else await _find_line(tx, row, head, op.change, op.key)
+    row, head = _load_session(tx, op.session)
+    done = None if op.fresh else _find_line(tx, row, head, op.change, op.key)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
-    return await _write_change(tx, row, head, op)
+    return _write_change(tx, row, head, op)
 
 
 @WRITES.handles(Rollback)
-async def rollback(tx: Transaction, op: Rollback) -> ViewChangeResult:
+def rollback(tx: Transaction, op: Rollback) -> ViewChangeResult:
     """Make visible what a snapshot froze."""
-    row, head = await _load_session(tx, op.session)
-    done = None if op.fresh else await _find_line(tx, row, head, rules.ROLLBACK, op.key)
+    row, head = _load_session(tx, op.session)
+    done = None if op.fresh else _find_line(tx, row, head, rules.ROLLBACK, op.key)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
-    record = await tx.find_snapshot(row, op.snapshot) if row else None
-    return await _write_change(tx, row, head, rules.plan_rollback(op, head, record))
+    record = tx.find_snapshot(row, op.snapshot) if row else None
+    return _write_change(tx, row, head, rules.plan_rollback(op, head, record))
 
 
 @WRITES.handles(FindChange)
-async def find_change(tx: Transaction, op: FindChange) -> JournalLine | None:
+def find_change(tx: Transaction, op: FindChange) -> JournalLine | None:
     """Find a change by its key, and sync it."""
-    row, head = await _load_session(tx, op.session)
-    return await _find_line(tx, row, head, op.change, op.key)
+    row, head = _load_session(tx, op.session)
+    return _find_line(tx, row, head, op.change, op.key)
 
 
-async def _find_line(
+def _find_line(
     tx: Transaction, row: SessionRow | None, head: Head, change: str, key: str
 ) -> JournalLine | None:
     if row is None or head.status is not Status.ACTIVE:
         return None
-    line = await tx.find_line(row, key)
+    line = tx.find_line(row, key)
     if line is not None:
         rules.refuse_different_change(row.name, key, change, line)
-        await tx.sync(row)
+        tx.sync(row)
     return line
 
 
-async def _write_change(
+def _write_change(
     tx: Transaction, row: SessionRow | None, head: Head, op: ChangeView
 ) -> ViewChangeResult:
     rules.refuse_if_changed(op, head)
     assert row is not None
-    line = rules.build_journal_line(op, head, await tx.now_ms())
-    await tx.save_session(
+    line = rules.build_journal_line(op, head, tx.now_ms())
+    tx.save_session(
         row._replace(
             tail=line.after.tail,
             extents=view.encode(line.after.extents),
             generation=row.generation + 1,
         )
     )
-    await tx.insert_line(row, line)
+    tx.insert_line(row, line)
     if op.undoes is not None:
-        await tx.mark_undone(row, op.undoes, op.key)
+        tx.mark_undone(row, op.undoes, op.key)
     return ViewChangeResult(line)
 
 
 @READS.handles(ReadJournal)
-async def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
+def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
     """Read the newest changes of the view."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return JournalPage(head, ())
-    return JournalPage(head, tuple(await tx.read_lines(row, limit=op.limit, changes_only=True)))
+    return JournalPage(head, tuple(tx.read_lines(row, limit=op.limit, changes_only=True)))
 
 
 # Snapshots
 
 
 @WRITES.handles(SaveSnapshot)
-async def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
+def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under an id."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     is_active = row is not None and head.status is Status.ACTIVE
     if row is not None and is_active and not op.fresh:
-        earlier = await tx.find_snapshot(row, op.id)
+        earlier = tx.find_snapshot(row, op.id)
         if earlier is not None:
-            await tx.sync(row)
+            tx.sync(row)
             return earlier
     rules.refuse_if_moved(op.session, op.expected, head.version)
     if row is None or not is_active:
-        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
-        head = build_row_head(row, await tx.now_ms())
+        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        head = build_row_head(row, tx.now_ms())
     rules.refuse_too_many_extents(op.session, head.visible)
-    record = SnapshotRecord(op.id, op.label, await tx.now_ms(), head.view, head.end)
-    await tx.insert_snapshot(row, record)
+    record = SnapshotRecord(op.id, op.label, tx.now_ms(), head.view, head.end)
+    tx.insert_snapshot(row, record)
     return record
 
 
 @READS.handles(ReadSnapshots)
-async def read_snapshots(tx: Transaction, op: ReadSnapshots) -> SnapshotList:
+def read_snapshots(tx: Transaction, op: ReadSnapshots) -> SnapshotList:
     """Read all snapshots of the session's life, or those with certain ids."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return SnapshotList(head, ())
     if op.ids is None:
-        return SnapshotList(head, tuple(await tx.read_snapshots(row)))
-    found = [await tx.find_snapshot(row, snapshot_id) for snapshot_id in op.ids]
+        return SnapshotList(head, tuple(tx.read_snapshots(row)))
+    found = [tx.find_snapshot(row, snapshot_id) for snapshot_id in op.ids]
     return SnapshotList(head, tuple(record for record in found if record is not None))
 
 
 @WRITES.handles(DeleteSnapshot)
-async def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
+def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
     """Delete one snapshot; entries stay."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         return False
-    if await tx.find_snapshot(row, op.id) is None:
+    if tx.find_snapshot(row, op.id) is None:
         return False
-    await tx.delete_snapshot(row, op.id)
+    tx.delete_snapshot(row, op.id)
     return True
 
 
@@ -548,17 +540,17 @@ async def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
 
 
 @WRITES.handles(BeginStage)
-async def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
+def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
     """Begin a life that is not visible yet."""
-    row = await tx.find_session(op.session)
+    row = tx.find_session(op.session)
     if row is not None:
-        if rules.compute_status(row.state, await tx.now_ms()) is Status.ACTIVE:
+        if rules.compute_status(row.state, tx.now_ms()) is Status.ACTIVE:
             raise rules.build_exists_error(op.session)
         if op.first is not None:
             # A copy that keeps its positions needs a log of its own: delete the dead session.
-            await tx.delete_session(row)
+            tx.delete_session(row)
             row = None
-    begun = await _begin_life(
+    begun = _begin_life(
         tx,
         op.session,
         row,
@@ -571,23 +563,23 @@ async def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
 
 
 @WRITES.handles(StageRows)
-async def stage_rows(tx: Transaction, op: StageRows) -> None:
+def stage_rows(tx: Transaction, op: StageRows) -> None:
     """Write entries at their positions."""
-    await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
 
 
 @WRITES.handles(ShowStage)
-async def show_stage(tx: Transaction, op: ShowStage) -> Head:
+def show_stage(tx: Transaction, op: ShowStage) -> Head:
     """Make the stage the session's life."""
-    known = tuple(await tx.read_audit(op.session, 0, len(op.audit))) if op.audit else ()
+    known = tuple(tx.read_audit(op.session, 0, len(op.audit))) if op.audit else ()
     if known != op.audit[: len(known)]:
         raise rules.build_audit_conflict(op.session)
-    await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
     # Once more, for the new end of its log.
-    row = await _find_stage(tx, op.session, op.stage)
+    row = _find_stage(tx, op.session, op.stage)
     shown = View((), row.born) if op.view is None else op.view
     created_at_ms = row.created_at_ms if op.created_at_ms is None else op.created_at_ms
-    newest = await tx.read_log(row, max(row.born, row.end - 1), row.end)
+    newest = tx.read_log(row, max(row.born, row.end - 1), row.end)
     row = row._replace(
         staged=False,
         metadata=op.metadata,
@@ -598,28 +590,28 @@ async def show_stage(tx: Transaction, op: ShowStage) -> Head:
         last_activity_ms=max([created_at_ms, *(each.written_at_ms for each in newest)]),
     )
     # A view that reaches outside of the log is refused here: the stage is not shown.
-    head = build_row_head(row, await tx.now_ms())
+    head = build_row_head(row, tx.now_ms())
     for record in op.snapshots:
-        await tx.insert_snapshot(row, record)
+        tx.insert_snapshot(row, record)
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
         version = rules.build_version(row.token, line.end, generation)
-        await tx.insert_line(row, replace(line, version=version))
-    await tx.save_session(row)
+        tx.insert_line(row, replace(line, version=version))
+    tx.save_session(row)
     if len(known) < len(op.audit):
-        await tx.insert_audit_lines(op.session, op.audit[len(known) :])
+        tx.insert_audit_lines(op.session, op.audit[len(known) :])
     return head
 
 
 @WRITES.handles(DropStage)
-async def drop_stage(tx: Transaction, op: DropStage) -> None:
+def drop_stage(tx: Transaction, op: DropStage) -> None:
     """Remove a stage that will never be shown."""
-    row = await tx.find_session(op.session)
+    row = tx.find_session(op.session)
     if row is not None and rules.is_stage(row.state, op.stage):
-        await tx.delete_session(row)
+        tx.delete_session(row)
 
 
-async def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
-    row = await tx.find_session(session)
+def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
+    row = tx.find_session(session)
     rules.refuse_if_not_staged(session, stage, row.state if row else None)
     assert row is not None
     return row
@@ -629,136 +621,132 @@ async def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
 
 
 @WRITES.handles(Reclaim)
-async def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
+def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
     """Remove entries that nothing can reach."""
-    row, head = await _load_session(tx, op.session)
+    row, head = _load_session(tx, op.session)
     if row is None:
         return ReclaimResult()
     if head.status is Status.ACTIVE:
-        return await _reclaim_active(tx, op, row, head)
+        return _reclaim_active(tx, op, row, head)
     if row.staged and not rules.is_abandoned(row.created_at_ms, head.now_ms):
         return ReclaimResult()
-    removed = await tx.measure_entries(row, _WHOLE_LOG)
+    removed = tx.measure_entries(row, _WHOLE_LOG)
     if op.dry_run:
         return ReclaimResult(*removed)
     if head.status is Status.EXPIRED:
         # The row stays, says that the session has expired, and remembers the end of the log.
-        await tx.delete_parts(row)
+        tx.delete_parts(row)
         emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
-        await tx.save_session(emptied._replace(forked_from=None))
+        tx.save_session(emptied._replace(forked_from=None))
     else:
-        await tx.delete_session(row)
+        tx.delete_session(row)
     return ReclaimResult(*removed)
 
 
-async def _reclaim_active(
-    tx: Transaction, op: Reclaim, row: SessionRow, head: Head
-) -> ReclaimResult:
-    lines = await tx.read_lines(row)
-    snapshots = await tx.read_snapshots(row)
+def _reclaim_active(tx: Transaction, op: Reclaim, row: SessionRow, head: Head) -> ReclaimResult:
+    lines = tx.read_lines(row)
+    snapshots = tx.read_snapshots(row)
     dead, kept = rules.plan_vacuum(head, snapshots, lines, op.undo_since_ms)
-    count, size = await tx.measure_entries(row, dead)
+    count, size = tx.measure_entries(row, dead)
     # Entries of earlier lives may be gone already: some engines free them when a life begins.
     own = view.clip(dead, head.born, head.end)
-    is_vacuumed = count > 0 if own == dead else (await tx.measure_entries(row, own))[0] > 0
+    is_vacuumed = count > 0 if own == dead else (tx.measure_entries(row, own))[0] > 0
     if not op.dry_run:
-        uses = await tx.read_keys(row, KEYS_KEPT)
-        await tx.keep_keys(
+        uses = tx.read_keys(row, KEYS_KEPT)
+        tx.keep_keys(
             row, [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
         )
-        await tx.delete_entries(row, dead)
-        await tx.delete_old_parts(row, {line.key for line in kept}, KEYS_KEPT)
+        tx.delete_entries(row, dead)
+        tx.delete_old_parts(row, {line.key for line in kept}, KEYS_KEPT)
         if is_vacuumed:
-            await tx.save_session(row._replace(vacuums=row.vacuums + 1))
+            tx.save_session(row._replace(vacuums=row.vacuums + 1))
     return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
 
 
 @WRITES.handles(Erase)
-async def erase(tx: Transaction, op: Erase) -> EraseResult:
+def erase(tx: Transaction, op: Erase) -> EraseResult:
     """Remove everything of a session."""
-    forks = await tx.find_forks(op.session)
+    forks = tx.find_forks(op.session)
     # Its contents are not read, so a damaged session can be erased like any other.
-    row = await tx.find_session(op.session, damaged=op.expected is None)
+    row = tx.find_session(op.session, damaged=op.expected is None)
     if op.expected is not None:
-        rules.refuse_if_moved(op.session, op.expected, await _compute_version(tx, row))
+        rules.refuse_if_moved(op.session, op.expected, _compute_version(tx, row))
     if row is None:
         return EraseResult(forks=forks, kept=tx.kept)
-    count, size = await tx.measure_entries(row, _WHOLE_LOG)
-    snapshots = await tx.count_snapshots(row, all_lives=True)
-    await tx.delete_session(row)
+    count, size = tx.measure_entries(row, _WHOLE_LOG)
+    snapshots = tx.count_snapshots(row, all_lives=True)
+    tx.delete_session(row)
     return EraseResult(count, snapshots, size, forks, tx.kept)
 
 
 @WRITES.handles(IndexText)
-async def index_text(tx: Transaction, op: IndexText) -> IndexResult:
+def index_text(tx: Transaction, op: IndexText) -> IndexResult:
     """Add words to the index of words."""
-    return await tx.index_text(op)
+    return tx.index_text(op)
 
 
 @READS.handles(CheckSession)
-async def check_session(tx: Transaction, op: CheckSession) -> tuple[str, ...]:
+def check_session(tx: Transaction, op: CheckSession) -> tuple[str, ...]:
     """Compare the indexes of search with the entries; other operations read every other row."""
-    row = await tx.find_session(op.session) if op.indexes else None
-    if row is None or await tx.is_indexed_right(row):
+    row = tx.find_session(op.session) if op.indexes else None
+    if row is None or tx.is_indexed_right(row):
         return ()
     return ("an index of search differs from the entries: reindex with rebuild=True",)
 
 
 @WRITES.handles(Quarantine)
-async def quarantine(tx: Transaction, op: Quarantine) -> None:
+def quarantine(tx: Transaction, op: Quarantine) -> None:
     """Keep the bytes of entries that cannot be read."""
-    row = await _find_active(tx, op.session)
+    row = _find_active(tx, op.session)
     if row is not None:
-        await tx.insert_quarantine(row, op.entries)
+        tx.insert_quarantine(row, op.entries)
 
 
 @READS.handles(ReadQuarantine)
-async def read_quarantine(
-    tx: Transaction, op: ReadQuarantine
-) -> tuple[tuple[int, str, bytes], ...]:
+def read_quarantine(tx: Transaction, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
     """Read what was put into quarantine."""
-    row = await _find_active(tx, op.session)
+    row = _find_active(tx, op.session)
     if row is None:
         return ()
     # Positions continue from one life to the next.
-    return tuple(each for each in await tx.read_quarantine(row) if each[0] >= row.born)
+    return tuple(each for each in tx.read_quarantine(row) if each[0] >= row.born)
 
 
 # Audit
 
 
 @WRITES.handles(Audited)
-async def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
+def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
     """Perform a change, and write its line behind the newest one."""
     erases = isinstance(op.change, Erase)
-    row = await tx.find_session(op.session, damaged=erases)
+    row = tx.find_session(op.session, damaged=erases)
     # A damaged session can be erased; its version is not known then.
-    version = "" if erases else await _compute_version(tx, row)
+    version = "" if erases else _compute_version(tx, row)
     result = None
     if op.change is not None:
         # A snapshot that is there already is not saved again.
         repeated = (
             isinstance(op.change, SaveSnapshot)
             and not op.change.fresh
-            and (active := await _find_active(tx, op.session)) is not None
-            and await tx.find_snapshot(active, op.change.id) is not None
+            and (active := _find_active(tx, op.session)) is not None
+            and tx.find_snapshot(active, op.change.id) is not None
         )
-        result = await WRITES.find(op.change)(tx, op.change)
+        result = WRITES.find(op.change)(tx, op.change)
         if repeated or not (row is not None if erases else rules.has_effect(result)):
             return result
-    newest = await tx.read_audit(op.session, None, 1)
-    line = audit.build_line(op, newest[0] if newest else None, await tx.now_ms(), version)
-    await tx.insert_audit_lines(op.session, (line,))
+    newest = tx.read_audit(op.session, None, 1)
+    line = audit.build_line(op, newest[0] if newest else None, tx.now_ms(), version)
+    tx.insert_audit_lines(op.session, (line,))
     return result
 
 
 @READS.handles(ListAudits)
-async def list_audits(tx: Transaction, _op: ListAudits) -> tuple[str, ...]:
+def list_audits(tx: Transaction, _op: ListAudits) -> tuple[str, ...]:
     """Return the ids of all sessions that have lines."""
-    return tuple(await tx.list_audits())
+    return tuple(tx.list_audits())
 
 
 @READS.handles(ReadAudit)
-async def read_audit(tx: Transaction, op: ReadAudit) -> tuple[StoredLine, ...]:
+def read_audit(tx: Transaction, op: ReadAudit) -> tuple[StoredLine, ...]:
     """Read lines of the audit."""
-    return tuple(await tx.read_audit(op.session, op.start, op.limit))
+    return tuple(tx.read_audit(op.session, op.start, op.limit))

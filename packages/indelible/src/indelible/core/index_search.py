@@ -37,31 +37,31 @@ Ids = dict[str, Collection[int]]
 Near = tuple[float, int]
 
 
-async def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
+def find_matches(tx: Transaction, op: FindMatches) -> MatchPage | None:
     """Find the visible entries with the rarest words and with the nearest vectors.
 
     Entries that are not indexed are found as well. None if there are no indexes.
     """
-    scope = await tx.find_scope(op)
+    scope = tx.find_scope(op)
     if scope is None:
         return None
     reader = _Reader(tx, op)
-    ids, statistics, rest = await _find_words(tx, op.words, scope, op.limit)
+    ids, statistics, rest = _find_words(tx, op.words, scope, op.limit)
     terms = frozenset(statistics.frequency)
-    unindexed = await _read_unindexed(tx, reader, scope, terms)
+    unindexed = _read_unindexed(tx, reader, scope, terms)
     for term, others in unindexed.ids.items():
         ids[term] = [*ids.get(term, ()), *others]
     statistics = statistics.add(unindexed.statistics)
     ordered = [*unindexed.damaged, *ranking.order_matches(ids, statistics)]
-    stop = await reader.read_first(ordered)
+    stop = reader.read_first(ordered)
     more = stop < len(ordered) or rest
     if op.vector is not None:
-        more = await _read_nearest(tx, reader, scope, op.vector, unindexed.near) or more
+        more = _read_nearest(tx, reader, scope, op.vector, unindexed.near) or more
     dropped = tuple(sorted(set(op.words) - terms))
     return MatchPage(reader.get_matches(), more, statistics, dropped)
 
 
-async def _find_words(
+def _find_words(
     tx: Transaction, words: Collection[str], scope: SearchScope, limit: int
 ) -> tuple[Ids, Statistics, bool]:
     """Find the entries with each word; also return whether there may be more of them.
@@ -71,19 +71,19 @@ async def _find_words(
     if not words:
         return {}, Statistics(0, 0.0, {}), False
     if not scope.is_large:
-        found = await tx.find_words(words, scope)
+        found = tx.find_words(words, scope)
         counts = {term: len(each) for term, each in found.ids.items()}
         if found.total > COMMON_WORD_ENTRIES:
             counts = _drop_common(counts, found.total)
         ids = {term: found.ids[term] for term in counts}
         return ids, Statistics(found.total, found.average, counts), False
-    counts, ids = await _count_words(tx, words, scope)
+    counts, ids = _count_words(tx, words, scope)
     statistics = Statistics(scope.total, scope.average, counts)
     leading = ranking.choose_leading(statistics, limit)
     missing = leading - ids.keys()
-    ids |= (await tx.find_words(missing, scope)).ids if missing else {}
+    ids |= (tx.find_words(missing, scope)).ids if missing else {}
     others = counts.keys() - leading
-    ids |= await _find_others(tx, others - ids.keys(), scope, ids, counts)
+    ids |= _find_others(tx, others - ids.keys(), scope, ids, counts)
     return ids, statistics, bool(others)
 
 
@@ -97,7 +97,7 @@ def _drop_common(counts: Mapping[str, int], total: int) -> dict[str, int]:
     return kept
 
 
-async def _count_words(
+def _count_words(
     tx: Transaction, words: Collection[str], scope: SearchScope
 ) -> tuple[dict[str, int], Ids]:
     """Count the entries with each word, leaving out common words as `_drop_common` does.
@@ -105,18 +105,18 @@ async def _count_words(
     Also return the entries of the words that were found instead of counted.
     """
     most = ranking.compute_common_count(scope.total)
-    counts = await tx.count_words(words, scope, most + 1)
+    counts = tx.count_words(words, scope, most + 1)
     unknown = set(words) - counts.keys()
-    ids = dict((await tx.find_words(unknown, scope)).ids) if unknown else {}
+    ids = dict((tx.find_words(unknown, scope)).ids) if unknown else {}
     counts |= {term: len(each) for term, each in ids.items()}
     if not any(0 < count <= most for count in counts.values()):
         common = {term for term, count in counts.items() if count}
-        counts |= await tx.count_words(common, scope, None) if common else {}
+        counts |= tx.count_words(common, scope, None) if common else {}
     kept = _drop_common(counts, scope.total)
     return kept, {term: each for term, each in ids.items() if term in kept}
 
 
-async def _find_others(
+def _find_others(
     tx: Transaction,
     words: Collection[str],
     scope: SearchScope,
@@ -129,7 +129,7 @@ async def _find_others(
     among = frozenset[int]().union(*ids.values())
     # Checking one entry takes longer than finding one by a word.
     few = 2 * len(among) < sum(counts[term] for term in words)
-    found = (await tx.find_words(words, scope, among=among if few else None)).ids
+    found = (tx.find_words(words, scope, among=among if few else None)).ids
     return {term: among.intersection(each) for term, each in found.items()}
 
 
@@ -144,11 +144,11 @@ class _Unindexed(NamedTuple):
     statistics: Statistics
 
 
-async def _read_unindexed(
+def _read_unindexed(
     tx: Transaction, reader: _Reader, scope: SearchScope, terms: frozenset[str]
 ) -> _Unindexed:
     """Read the visible entries that are not indexed, and count their words."""
-    unindexed = await tx.find_unindexed(scope, SEARCH_ENTRIES_MAX + 1)
+    unindexed = tx.find_unindexed(scope, SEARCH_ENTRIES_MAX + 1)
     if len(unindexed) > SEARCH_ENTRIES_MAX:
         raise LimitError(
             f"more than {SEARCH_ENTRIES_MAX} entries in the scope of this search are not indexed"
@@ -160,7 +160,7 @@ async def _read_unindexed(
     damaged: list[int] = []
     total = words = 0
     for start in range(0, len(unindexed), PAGE_ENTRIES_MAX):
-        shown = await reader.read_visible(unindexed[start:][:PAGE_ENTRIES_MAX])
+        shown = reader.read_visible(unindexed[start:][:PAGE_ENTRIES_MAX])
         for entry_id, entry in shown.items():
             indexed = parse_indexed(entry.kind, entry.envelope)
             if indexed is None:
@@ -177,7 +177,7 @@ async def _read_unindexed(
     return _Unindexed({**ids}, near, damaged, statistics)
 
 
-async def _read_nearest(
+def _read_nearest(
     tx: Transaction,
     reader: _Reader,
     scope: SearchScope,
@@ -187,18 +187,18 @@ async def _read_nearest(
     """Keep the visible entries with the nearest vectors; return whether there are others."""
     limit = max(SEARCH_MATCHES, 2 * reader.op.limit)
     while True:
-        indexed = await tx.find_nearest(vector, reader.op.embedder, scope, limit)
+        indexed = tx.find_nearest(vector, reader.op.embedder, scope, limit)
         is_all = len(indexed) < limit
         # Entries beyond these are not nearer.
         border = -math.inf if is_all else indexed[-1][0]
         near = [each for each in (*unindexed, *indexed) if each[0] >= border]
         near.sort(reverse=True)
-        stop = await reader.read_first([entry_id for _, entry_id in near])
+        stop = reader.read_first([entry_id for _, entry_id in near])
         # In single precision, entries within this margin are as near as the last one.
         reach = near[stop - 1][0] - compute_margin(len(vector)) if stop else 0.0
         if is_all or border < reach:
             close = [entry_id for similarity, entry_id in near[stop:] if similarity >= reach]
-            await reader.read_first(close, len(close))
+            reader.read_first(close, len(close))
             return not is_all or stop + len(close) < len(near)
         limit *= 4
 
@@ -213,14 +213,14 @@ class _Reader:
         self._states: dict[int, SessionMatches | None] = {}
         self._found: dict[int, dict[int, StoredEntry]] = {}
 
-    async def read_visible(self, ids: Collection[int]) -> dict[int, StoredEntry]:
+    def read_visible(self, ids: Collection[int]) -> dict[int, StoredEntry]:
         """Read those of some entries that are visible."""
-        await self._load_states({split_entry_id(each)[0] for each in ids} - self._states.keys())
+        self._load_states({split_entry_id(each)[0] for each in ids} - self._states.keys())
         found = ((entry_id, self._find_state(entry_id)) for entry_id in ids)
         names = {entry_id: state.session for entry_id, state in found if state is not None}
         return {
             entry_id: entry
-            for entry_id, entry in (await self._tx.read_found(names)).items()
+            for entry_id, entry in (self._tx.read_found(names)).items()
             # An entry of another kind than its row says is damaged; decoding it reports that.
             if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
         }
@@ -233,12 +233,12 @@ class _Reader:
             return None
         return state
 
-    async def _find_replaced(self, ids: Sequence[int]) -> set[int]:
+    def _find_replaced(self, ids: Sequence[int]) -> set[int]:
         """Find the memories of which a newer version is visible."""
         replaced: set[int] = set()
         limit = ITEMS_FIRST
         while ids:
-            newer = await self._tx.find_newer(ids, limit)
+            newer = self._tx.find_newer(ids, limit)
             replaced |= {old for old, new in newer if self._find_state(new) is not None}
             # Others may have more versions than these, all of which are hidden.
             counts = Counter(old for old, _ in newer if old not in replaced)
@@ -246,14 +246,14 @@ class _Reader:
             limit *= ITEM_PAGE
         return replaced
 
-    async def read_first(self, ids: Sequence[int], limit: int | None = None) -> int:
+    def read_first(self, ids: Sequence[int], limit: int | None = None) -> int:
         """Keep the first `limit` that are visible and current; return how many were read."""
         limit = limit or self.op.limit
         count = start = 0
         while start < len(ids) and count < limit:
-            shown = await self.read_visible(ids[start : start + limit])
+            shown = self.read_visible(ids[start : start + limit])
             memories = [each for each, entry in shown.items() if entry.kind is Kind.MEMORY]
-            for replaced in await self._find_replaced(memories):
+            for replaced in self._find_replaced(memories):
                 del shown[replaced]
             for entry_id, entry in shown.items():
                 number, position = split_entry_id(entry_id)
@@ -271,21 +271,21 @@ class _Reader:
             matches.append(state._replace(rows=tuple(found.values())))
         return tuple(matches)
 
-    async def _load_states(self, numbers: set[int]) -> None:
+    def _load_states(self, numbers: set[int]) -> None:
         self._states |= dict.fromkeys(numbers)
-        for row in await self._tx.find_sessions_by_number(numbers) if numbers else ():
-            head = build_row_head(row, await self._tx.now_ms())
+        for row in self._tx.find_sessions_by_number(numbers) if numbers else ():
+            head = build_row_head(row, self._tx.now_ms())
             frozen = rules.choose_frozen_view(row.name, self.op.frozen, head)
             self._states[row.number] = SessionMatches(row.name, head, frozen, ())
 
 
-async def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
+def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...], ...]:
     """Read entries of states that a search has found."""
     ids = [build_entry_ids(frozen.life, frozen.extents) for _, frozen in op.states]
     names = {each: name for (name, _), own in zip(op.states, ids, strict=True) for each in own}
     found = {
         entry_id: entry
-        for entry_id, entry in (await tx.read_found(names)).items()
+        for entry_id, entry in (tx.read_found(names)).items()
         if entry.kind is None or entry.kind in op.kinds
     }
     return tuple(tuple(found[each] for each in own if each in found) for own in ids)

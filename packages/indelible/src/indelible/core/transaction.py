@@ -3,7 +3,7 @@
 An engine whose transactions Python code can take part in implements this class, and gets the
 operations on sessions from the handlers beside it: memory, SQLite and PostgreSQL. A primitive reads
 or writes rows and decides nothing. All calls on one object see one state, and what they write
-becomes visible at once, or not at all. In an engine of this process, no primitive suspends.
+becomes visible at once, or not at all.
 
 Primitives that are not abstract are written on others, or stand for an index that the engine does
 not have. An engine implements one of them if it has a faster way.
@@ -47,17 +47,17 @@ class Transaction(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    async def now_ms(self) -> int:
+    def now_ms(self) -> int:
         """Return the time by the store's clock."""
 
     # Sessions
 
     @abstractmethod
-    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
 
     @abstractmethod
-    async def list_sessions(
+    def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> Sequence[tuple[SessionRow, bool, int]]:
         """List sessions with a prefix in an order, after a place.
@@ -66,33 +66,33 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    async def find_forks(self, name: str) -> tuple[str, ...]:
+    def find_forks(self, name: str) -> tuple[str, ...]:
         """Return the names of the sessions that were forked from this one, in order."""
 
     @abstractmethod
-    async def create_session(self, name: str) -> int:
+    def create_session(self, name: str) -> int:
         """Add a session and return its number; `save_session` then writes its row."""
 
     @abstractmethod
-    async def save_session(self, row: SessionRow) -> None:
+    def save_session(self, row: SessionRow) -> None:
         """Write the row of a session. A new `life` has no entries, keys, lines or snapshots yet."""
 
     @abstractmethod
-    async def delete_parts(self, row: SessionRow) -> None:
+    def delete_parts(self, row: SessionRow) -> None:
         """Delete everything that belongs to a session, of all its lives, but not its row."""
 
     @abstractmethod
-    async def delete_session(self, row: SessionRow) -> None:
+    def delete_session(self, row: SessionRow) -> None:
         """Delete a session and everything that belongs to it."""
 
     @abstractmethod
-    async def sync(self, row: SessionRow) -> None:
+    def sync(self, row: SessionRow) -> None:
         """Make sure that the commit of this transaction syncs what was written before it."""
 
     # Entries. The newest one carries the end of the log and the deadline.
 
     @abstractmethod
-    async def insert_entries(
+    def insert_entries(
         self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
     ) -> None:
         """Write entries at their positions; with `replace`, over existing entries.
@@ -103,7 +103,7 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    async def read_log(
+    def read_log(
         self, row: SessionRow, start: int, stop: int, limit: int | None = None
     ) -> list[LogRow]:
         """Read the first entries at positions `[start, stop)`, of all lives, with all columns.
@@ -111,10 +111,10 @@ class Transaction(ABC):
         Gaps are skipped. An entry whose columns are damaged has no kind.
         """
 
-    async def _read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
-        return [each for extent in extents for each in await self.read_log(row, *extent)]
+    def _read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+        return [each for extent in extents for each in self.read_log(row, *extent)]
 
-    async def read_entries(
+    def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         """Read the entries of these kinds at these positions, with `newest` backwards.
@@ -123,7 +123,7 @@ class Transaction(ABC):
         are too many of them, raise. An entry of which the kind cannot be trusted is always
         returned.
         """
-        found = {each.position: each for each in await self._read_extents(row, extents)}
+        found = {each.position: each for each in self._read_extents(row, extents)}
         missing = view.count(extents) - len(found)
         rules.refuse_many_missing(row.name, missing, extents[0][0], extents[-1][1])
         entries: list[StoredEntry] = []
@@ -139,10 +139,10 @@ class Transaction(ABC):
                 )
         return entries[::-1] if newest else entries
 
-    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
         outlines: list[Outline] = []
-        for each in await self._read_extents(row, extents):
+        for each in self._read_extents(row, extents):
             if each.kind is None:
                 raise rules.build_outline_error(row.name, each.position)
             size = len(each.envelope)
@@ -151,34 +151,34 @@ class Transaction(ABC):
             )
         return outlines
 
-    async def read_checksums(self, row: SessionRow, use: KeyUse) -> list[bytes]:
+    def read_checksums(self, row: SessionRow, use: KeyUse) -> list[bytes]:
         """Read the checksums in the envelopes of an append's entries."""
         stop = min(use.first + use.entries, row.end)
-        return [parse_checksum(each.envelope) for each in await self.read_log(row, use.first, stop)]
+        return [parse_checksum(each.envelope) for each in self.read_log(row, use.first, stop)]
 
-    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         """Return the number of entries at these positions, of all lives, and their size."""
-        sizes = [len(each.envelope) for each in await self._read_extents(row, extents)]
+        sizes = [len(each.envelope) for each in self._read_extents(row, extents)]
         return len(sizes), sum(sizes)
 
     @abstractmethod
-    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         """Delete the entries at these positions, of all lives, and their places in indexes."""
 
     # The index of items
 
     @abstractmethod
-    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         """Read the index: by id, newest position first, after a place."""
 
     # The indexes of words and of vectors, for engines that have them. Entries are given as
     # numbers (`rows.split_entry_id`), words as they are compared.
 
-    async def find_scope(self, op: FindMatches) -> SearchScope | None:  # noqa: ARG002
+    def find_scope(self, op: FindMatches) -> SearchScope | None:  # noqa: ARG002
         """Find the sessions that a search is about, active or not; None if there is no index."""
         return None
 
-    async def count_words(
+    def count_words(
         self, words: Collection[str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
         """Count the entries with each word in a large scope, up to `most`; an estimate will do.
@@ -187,13 +187,13 @@ class Transaction(ABC):
         """
         raise NotImplementedError
 
-    async def find_words(
+    def find_words(
         self, words: Collection[str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
         """Find the entries that have each word; only those in `among` are needed."""
         raise NotImplementedError
 
-    async def find_nearest(
+    def find_nearest(
         self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> Sequence[tuple[float, int]]:
         """Find up to so many entries with vectors of an embedder, the nearest first.
@@ -202,78 +202,76 @@ class Transaction(ABC):
         """
         raise NotImplementedError
 
-    async def find_unindexed(self, scope: SearchScope, limit: int) -> Sequence[int]:
+    def find_unindexed(self, scope: SearchScope, limit: int) -> Sequence[int]:
         """Find up to so many entries that the indexes lack."""
         raise NotImplementedError
 
-    async def find_newer(self, ids: Sequence[int], limit: int) -> Sequence[tuple[int, int]]:
+    def find_newer(self, ids: Sequence[int], limit: int) -> Sequence[tuple[int, int]]:
         """Find up to so many newer versions of each memory, newest first, visible or not.
 
         Each is returned as the id of the entry that was given, and its own.
         """
         raise NotImplementedError
 
-    async def find_sessions_by_number(self, numbers: Collection[int]) -> Sequence[SessionRow]:
+    def find_sessions_by_number(self, numbers: Collection[int]) -> Sequence[SessionRow]:
         """Find the sessions of this namespace by their numbers; a damaged one is an error."""
         raise NotImplementedError
 
-    async def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
+    def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
         """Read entries, given with the names of their sessions."""
         raise NotImplementedError
 
-    async def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
+    def index_text(self, op: IndexText) -> IndexResult:  # noqa: ARG002
         """Index entries that the indexes lack."""
         return IndexResult()
 
-    async def is_indexed_right(self, row: SessionRow) -> bool:  # noqa: ARG002
+    def is_indexed_right(self, row: SessionRow) -> bool:  # noqa: ARG002
         """Return whether the indexes agree with the entries of a session."""
         return True
 
     # Keys of appends
 
     @abstractmethod
-    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         """Find the append with this key among the entries.
 
         A generated key need only be looked for among the newest `KEYS_KEPT` entries.
         """
 
     @abstractmethod
-    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         """Read the keys of the newest appends that have entries, newest first."""
 
     @abstractmethod
-    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         """Find a key that a vacuum kept, and the checksums of its entries."""
 
     @abstractmethod
-    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         """Keep keys and the checksums of their entries; one that is kept already stays."""
 
     # The journal
 
     @abstractmethod
-    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         """Find the journal line with this key."""
 
     @abstractmethod
-    async def read_lines(
+    def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         """Read journal lines, newest first; with `changes_only` those that changed the view."""
 
     @abstractmethod
-    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         """Add a journal line."""
 
     @abstractmethod
-    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         """Write the key of the change that undid this line into it."""
 
     @abstractmethod
-    async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_max: int
-    ) -> None:
+    def delete_old_parts(self, row: SessionRow, lines: Collection[str], keys_max: int) -> None:
         """Delete journal lines, kept keys and snapshots that a vacuum does not keep.
 
         These are lines whose keys are not in `lines`, kept keys but those of the newest `keys_max`
@@ -283,47 +281,45 @@ class Transaction(ABC):
     # Snapshots
 
     @abstractmethod
-    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         """Find a snapshot by its id."""
 
     @abstractmethod
-    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
         """Read all snapshots, oldest first."""
 
     @abstractmethod
-    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
         """Count the snapshots."""
 
     @abstractmethod
-    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         """Add a snapshot."""
 
     @abstractmethod
-    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
         """Delete a snapshot."""
 
     # Quarantine
 
     @abstractmethod
-    async def insert_quarantine(
-        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
-    ) -> None:
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
         """Keep position, reason and bytes of entries; a position that is kept already stays."""
 
     @abstractmethod
-    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         """Read what was kept, by position. It may be of an earlier life."""
 
     # Audit. Lines belong to a name, not to a session: they stay when it is deleted.
 
     @abstractmethod
-    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+    def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
         """Add lines."""
 
     @abstractmethod
-    async def list_audits(self) -> list[str]:
+    def list_audits(self) -> list[str]:
         """Return the ids of all sessions that have lines."""
 
     @abstractmethod
-    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+    def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         """Read lines from a number on, oldest first; the newest one if it is None."""

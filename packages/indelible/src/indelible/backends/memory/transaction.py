@@ -80,7 +80,7 @@ class MemoryTransaction(Transaction):
         elif self._deleted is not None:
             del sessions[self._deleted]
 
-    async def now_ms(self) -> int:
+    def now_ms(self) -> int:
         return read_clock_ms(self._database.clock)
 
     def _get(self, row: SessionRow) -> Session:
@@ -95,11 +95,11 @@ class MemoryTransaction(Transaction):
 
     # Sessions
 
-    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
         session = self._changed or self._database.sessions.get(name)
         return session.row if session else None
 
-    async def list_sessions(
+    def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> Sequence[tuple[SessionRow, bool, int]]:
         found: list[tuple[Place, SessionRow]] = []
@@ -109,17 +109,17 @@ class MemoryTransaction(Transaction):
             if name.startswith(prefix) and (place < after if order.descending else place > after):
                 found.append((place, row))
         found.sort(reverse=order.descending)
-        return [(row, True, await self.count_snapshots(row)) for _, row in found[:limit]]
+        return [(row, True, self.count_snapshots(row)) for _, row in found[:limit]]
 
-    async def find_forks(self, name: str) -> tuple[str, ...]:
+    def find_forks(self, name: str) -> tuple[str, ...]:
         rows = [session.row for session in self._database.sessions.values()]
         return tuple(sorted(row.name for row in rows if row.forked_from == name))
 
-    async def create_session(self, name: str) -> int:  # noqa: ARG002 (it is added by `save_session`)
+    def create_session(self, name: str) -> int:  # noqa: ARG002 (it is added by `save_session`)
         self._database.numbers += 1
         return self._database.numbers
 
-    async def save_session(self, row: SessionRow) -> None:
+    def save_session(self, row: SessionRow) -> None:
         if self._changed is None:
             known = self._database.sessions.get(row.name)
             self._changed = replace(known) if known and not self._deleted else Session(row)
@@ -128,18 +128,18 @@ class MemoryTransaction(Transaction):
             self._changed = Session(row, log=earlier.log, items=earlier.items)
         self._changed.row = row
 
-    async def delete_parts(self, row: SessionRow) -> None:
+    def delete_parts(self, row: SessionRow) -> None:
         self._changed = Session(row)
 
-    async def delete_session(self, row: SessionRow) -> None:
+    def delete_session(self, row: SessionRow) -> None:
         self._deleted = row.name
 
-    async def sync(self, row: SessionRow) -> None:
+    def sync(self, row: SessionRow) -> None:
         """Do nothing: memory has nothing to sync."""
 
     # Entries
 
-    async def insert_entries(
+    def insert_entries(
         self,
         row: SessionRow,
         rows: Sequence[LogRow],
@@ -165,7 +165,7 @@ class MemoryTransaction(Transaction):
                 last_activity_ms=max(session.row.last_activity_ms, newest.written_at_ms),
             )
 
-    async def read_log(
+    def read_log(
         self, row: SessionRow, start: int, stop: int, limit: int | None = None
     ) -> list[LogRow]:
         log = self._get(row).log
@@ -174,14 +174,14 @@ class MemoryTransaction(Transaction):
         found = (log[at] for at in positions if start <= at < stop and at in log)
         return list(islice(found, limit))
 
-    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
-        dead = {each.position for each in await self._read_extents(row, extents)}
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        dead = {each.position for each in self._read_extents(row, extents)}
         session = self._change(row)
         session.log = {at: each for at, each in session.log.items() if at not in dead}
 
     # The index of items
 
-    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         session = self._get(row)
         found: list[ItemPlace] = []
         for item in sorted(name for name in session.items if name >= after.item):
@@ -198,7 +198,7 @@ class MemoryTransaction(Transaction):
 
     # Keys of appends
 
-    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         session = self._get(row)
         position = session.keys.get(key, row.end)
         entry = session.log.get(position)
@@ -206,8 +206,8 @@ class MemoryTransaction(Transaction):
             return None
         return KeyUse(key, position, entry.batch, entry.generation)
 
-    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
-        entries = await self.read_log(row, row.born, row.end)
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+        entries = self.read_log(row, row.born, row.end)
         found = (
             KeyUse(each.key, each.position, each.batch, each.generation)
             for each in reversed(entries)
@@ -215,39 +215,37 @@ class MemoryTransaction(Transaction):
         )
         return list(islice(found, limit))
 
-    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         return self._get(row).kept_keys.get(key)
 
-    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         session = self._change(row)
-        kept = {use.key: (use, await self.read_checksums(row, use)) for use in uses}
+        kept = {use.key: (use, self.read_checksums(row, use)) for use in uses}
         session.kept_keys = {**kept, **session.kept_keys}
 
     # The journal
 
-    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         return next((line for line in self._get(row).journal if line.key == key), None)
 
-    async def read_lines(
+    def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         lines = reversed(self._get(row).journal)
         found = (line for line in lines if not changes_only or line.before != line.after)
         return list(islice(found, limit))
 
-    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         session = self._change(row)
         session.journal = (*session.journal, line)
 
-    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         session = self._change(row)
         session.journal = tuple(
             replace(line, undone_by=by) if line.key == key else line for line in session.journal
         )
 
-    async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_max: int
-    ) -> None:
+    def delete_old_parts(self, row: SessionRow, lines: Collection[str], keys_max: int) -> None:
         session = self._change(row)
         session.journal = tuple(line for line in session.journal if line.key in lines)
         kept = sorted(session.kept_keys.items(), key=lambda each: each[1][0].first)
@@ -255,45 +253,43 @@ class MemoryTransaction(Transaction):
 
     # Snapshots
 
-    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         return self._get(row).snapshots.get(snapshot_id)
 
-    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
         return list(self._get(row).snapshots.values())
 
-    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:  # noqa: ARG002
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:  # noqa: ARG002
         return len(self._get(row).snapshots)
 
-    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         session = self._change(row)
         session.snapshots = {**session.snapshots, record.id: record}
 
-    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
         session = self._change(row)
         left = session.snapshots.items()
         session.snapshots = {each: record for each, record in left if each != snapshot_id}
 
     # Quarantine
 
-    async def insert_quarantine(
-        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
-    ) -> None:
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
         session = self._change(row)
         session.quarantine = {**{entry[0]: entry for entry in entries}, **session.quarantine}
 
-    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         return [entry for _, entry in sorted(self._get(row).quarantine.items())]
 
     # Audit
 
-    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+    def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
         self._lines = self._database.audit.setdefault(session, {})
         self._added |= {line.number: line for line in lines}
 
-    async def list_audits(self) -> list[str]:
+    def list_audits(self) -> list[str]:
         return list(self._database.audit)
 
-    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+    def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = self._database.audit.get(session, {})
         if self._added:
             lines = lines | self._added

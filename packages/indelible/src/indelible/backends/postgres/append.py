@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
 from indelible.backends.postgres.entries import build_arrays, build_entry
 from indelible.backends.postgres.statements import (
-    LOCK_WAIT_S,
-    Call,
     PostgresContext,
     format_expected,
     to_milliseconds,
@@ -22,7 +20,7 @@ from indelible.core.operations import Append, AppendResult
 R = TypeVar("R")
 
 # See the migration that creates the function.
-_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 20))})"
+APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 20))})"
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
@@ -33,10 +31,8 @@ def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]
     return sorted(batch, key=lambda pending: pending.request.session.encode())
 
 
-def build_call(
-    context: PostgresContext, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
-) -> Call:
-    """Build the guarded write of sorted appends."""
+def build_parameters(context: PostgresContext, appends: Sequence[Append]) -> tuple[Any, ...]:
+    """Build the parameters of `APPEND`, but for the first, for sorted appends."""
     names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
     ttls, counts = IntArray(), IntArray()
     entries: list[tuple[Any, ...]] = []
@@ -53,12 +49,11 @@ def build_call(
         for draft in op.drafts:
             checksum = compute_entry_checksum(salt, draft.envelope)
             entries.append(build_entry(draft, checksum, search=context.search))
-    params = (
+    return (
         *(context.namespace, context.now_ms()),
         *(names, keys, fresh, expected.or_none(), ttls.or_none(), counts),
         *build_arrays(entries),
     )
-    return Call(_APPEND, params, wait_s_max)
 
 
 def build_result(op: Append, version: str) -> AppendResult:

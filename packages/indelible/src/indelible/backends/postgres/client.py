@@ -1,12 +1,14 @@
-# Generated from client_async.py by scripts/generate_sync.py: edit that file instead.
-"""Performs operations on a server, with retries until a deadline. Appends are sent in groups."""
+"""The plans of calls: attempts until a deadline, and pauses between them. Appends go in groups.
+
+A call is a plan of three operations: an attempt on a connection, an append in a group, a pause. So
+a thread is needed for an attempt, and never for a pause.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar, cast
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
     read,
@@ -16,22 +18,24 @@ from indelible.backends.postgres import (  # noqa: F401 (some only register thei
     views,
 )
 from indelible.backends.postgres.append import (
-    build_call,
+    APPEND,
+    build_parameters,
     build_result,
     sort_appends,
 )
+from indelible.backends.postgres.connection import PostgresConnection
 from indelible.backends.postgres.connection_pool import ApplicationPool, OwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import PostgresContext, send_nothing, to_plan
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.core.backend import UnreachedError
-from indelible.core.batcher import Batcher, Pending
+from indelible.core.batcher import Pending
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.operations import Append, AppendResult
-from indelible.core.plan import Operation, Plan, perform, run_plan
+from indelible.core.plan import Operation, Plan, perform
 from indelible.errors import (
     ClosedError,
     FormatError,
@@ -44,7 +48,6 @@ from indelible.errors import (
 from indelible.model import Claims
 
 R = TypeVar("R")
-P = ParamSpec("P")
 
 # Groups of appends in flight: the second is sent while the first commits. More than two would only
 # make the groups smaller.
@@ -60,8 +63,31 @@ GROUP_WAIT_S: Final = 0.25
 LAST_ATTEMPT: Final = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt(Operation[R]):
+    """Use a connection once."""
+
+    use: Callable[[PostgresConnection], R]
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class SendInGroup(Operation[str | None]):
+    """Send an append with those that wait; its version, or None if its guard did not hold."""
+
+    append: Append
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Operation[None]):
+    """Wait before the next attempt."""
+
+    seconds: float
+
+
 class PostgresClient:
-    """The connections of a store to its server, and the appends that wait for one."""
+    """The connections of a store to its server, and the plans of its calls."""
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
@@ -69,76 +95,68 @@ class PostgresClient:
         self.pool: OwnPool | ApplicationPool
         if isinstance(options.target, str):
             conninfo, servers = options.build_conninfo()
-            self.pool = OwnPool(conninfo, servers=servers, place=options.shown)
+            self.pool = OwnPool(
+                conninfo, servers=servers, place=options.shown, context=self._context
+            )
         else:
-            self.pool = ApplicationPool(options.target, place=options.shown)
-        self.batcher: Batcher[Append, str | None] = Batcher(
-            self._send_group,
-            senders=SENDERS_MAX,
-            requests_max=GROUP_MAX,
-            bytes_max=GROUP_BYTES_MAX,
-            measure=_measure_append,
-        )
+            self.pool = ApplicationPool(options.target, place=options.shown, context=self._context)
 
-    def prepare(self) -> None:
+    # Plans
+
+    def prepare(self) -> Plan[None]:
         """Connect, create or migrate the tables, and check the durability of the server."""
         options = self._options
-        self._reach()
+        yield from self._reach()
         deadline = Deadline(options.timeout_s)
-        self._retry(deadline, schema.prepare, options.shown, deadline)
+        yield from self._retry(deadline, lambda db: schema.prepare(db, options.shown, deadline))
         if options.durability is not None:
-            given = (self._retry(deadline, risks.read_settings)).durability
+            given = (yield from self._retry(deadline, risks.read_settings)).durability
             if not given.covers(options.durability):
                 raise UnsupportedError(
                     f"{options.shown} cannot promise durability {options.durability!s}; as it runs"
                     f" now, the most it can is {given!s}"
                 )
 
-    def _reach(self) -> None:
+    def _reach(self) -> Plan[None]:
         """Connect for the first time; give up soon if nothing there answers as a server.
 
         A server that is still starting answers. A pool of the application connects by itself.
         """
         if not isinstance(self._options.target, str):
-            return None
+            return
         deadline = Deadline(self._options.timeout_s)
         tried = Deadline(min(self._options.timeout_s, FIRST_CONTACT_S))
         while True:
             try:
-                return self._run(to_plan(send_nothing), deadline)
+                return (yield from perform(Attempt(lambda _: None, deadline)))
             except UnavailableError as error:
                 if error.details.get("answered"):
-                    return None
+                    return
                 wait_s = tried.next_wait_s()
                 if wait_s is None:
                     reason = error.details.get("reason", error.message)
                     raise UnreachedError(reason) from error.__cause__
-            time.sleep(wait_s)
+            yield Pause(wait_s)
 
-    def claims(self) -> Claims:
+    def claims(self) -> Plan[Claims]:
         """Return what is promised on the server as it runs now."""
-        settings = self._retry(Deadline(self._options.timeout_s), risks.read_settings)
+        settings = yield from self._retry(Deadline(self._options.timeout_s), risks.read_settings)
         ttl_clock = "server" if self._options.clock is None else "caller"
         return risks.build_claims(settings, ttl_clock=ttl_clock)
 
-    def perform(self, op: Operation[R]) -> R:
+    def perform(self, op: Operation[R]) -> Plan[R]:
         """Perform one operation, with all its retries."""
         deadline = Deadline(self._options.timeout_s)
         if isinstance(op, Append):
-            return cast(R, self._append(op, deadline))
-        return self._retry(deadline, find_handler(op), self._context, op)
+            return cast(Plan[R], self._append(op, deadline))
+        handler = find_handler(op)
+        return self._retry(deadline, lambda db: handler(db, op))
 
-    def _retry(
-        self,
-        deadline: Deadline,
-        handler: Callable[P, Coroutine[Any, Any, R]],
-        *args: P.args,
-        **more: P.kwargs,
-    ) -> R:
-        """Run a handler until the deadline; again only if nothing was written."""
+    def _retry(self, deadline: Deadline, use: Callable[[PostgresConnection], R]) -> Plan[R]:
+        """Use a connection, again until the deadline, but only if nothing was written."""
         while True:
             try:
-                return self._run(to_plan(handler, *args, **more), deadline)
+                return (yield from perform(Attempt(use, deadline)))
             except OutcomeUnknownError as error:
                 if deadline.left_s() == 0:
                     raise error.copy(exhausted=True) from error.__cause__
@@ -147,16 +165,16 @@ class PostgresClient:
                 wait_s = deadline.next_wait_s()
                 if wait_s is None:
                     raise
-            time.sleep(wait_s)
+            yield Pause(wait_s)
 
-    def _append(self, op: Append, deadline: Deadline) -> AppendResult:
+    def _append(self, op: Append, deadline: Deadline) -> Plan[AppendResult]:
         """Send an append until it is written or refused; its key makes it safe to send it again."""
         unknown: OutcomeUnknownError | None = None
         alone = False
         while True:
             error: MemoryStoreError
             try:
-                result = self._try_append(op, deadline, alone=alone)
+                result = yield from self._try_append(op, deadline, alone=alone)
                 return result if unknown is None else result._replace(resent=True)
             except OutcomeUnknownError as lost:
                 unknown = error = lost
@@ -168,37 +186,43 @@ class PostgresClient:
                     raise error
                 # If this attempt wrote nothing, an earlier one may have.
                 raise unknown.copy(exhausted=True) from (error.__cause__ or error)
-            time.sleep(wait_s)
+            yield Pause(wait_s)
             # The group may have failed because of another append; and this one may be written.
             alone, op = True, replace(op, fresh=False)
 
-    def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
-        try:
-            # With an expected item, only the shared handler can decide: it knows what is visible.
-            version: str | None = None
-            if op.expected_item is None and alone:
-                call = build_call(self._context, [op])
-                ((version,),) = self._run(perform(call), deadline)
-            elif op.expected_item is None:
-                version = self.batcher.run(op, deadline)
-            if version is not None:
-                return build_result(op, version)
-        except KeyUsedError:
-            # The unique index refused an append of the group, or found an earlier attempt of this.
-            op = replace(op, fresh=False)
-            if not alone:
-                return self._try_append(op, deadline, alone=True)
-        op = replace(op, fresh=False)
-        return self._run(to_plan(perform_in_transaction, self._context, op), deadline)
+    def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> Plan[AppendResult]:
+        # After a group that failed, and with an expected item, the shared handler decides: it knows
+        # what is visible.
+        if op.expected_item is None and not alone:
+            try:
+                version = yield from perform(SendInGroup(op, deadline))
+                if version is not None:
+                    return build_result(op, version)
+            except KeyUsedError:
+                # The unique index refused an append of the group.
+                pass
+        again = replace(op, fresh=False)
+        return (yield from perform(Attempt(lambda db: perform_in_transaction(db, again), deadline)))
 
-    def _send_group(self, batch: list[Pending[Append, str | None]]) -> None:
+    # What a thread does
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.pool.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: start without connections."""
+        self.pool.after_fork()
+
+    def send_group(self, batch: list[Pending[Append, str | None]]) -> None:
         """Send a group of appends, and give each its result or error."""
         try:
             ordered = sort_appends(batch)
             appends = [one.request for one in ordered]
-            call = build_call(self._context, appends, wait_s_max=GROUP_WAIT_S)
+            params = build_parameters(self._context, appends)
             deadline = min((one.deadline for one in batch), key=Deadline.left_s)
-            (versions,) = self._run(perform(call), deadline)
+            attempt = Attempt(lambda db: db.call(APPEND, params, wait_s_max=GROUP_WAIT_S), deadline)
+            (versions,) = self.attempt(attempt)
             for one, version in zip(ordered, versions, strict=True):
                 one.succeed(version)
         except MemoryStoreError as error:
@@ -208,14 +232,14 @@ class PostgresClient:
             for one in batch:
                 one.fail(error)
 
-    def _run(self, plan: Plan[R], deadline: Deadline) -> R:
-        """Run a plan on a connection."""
+    def attempt(self, attempt: Attempt[R]) -> R:
+        """Use a connection; if that fails, roll back."""
         lease = Lease()
         healthy = False
         try:
-            connection = self.pool.borrow(lease, deadline)
+            connection = self.pool.borrow(lease, attempt.deadline)
             try:
-                result = run_plan(plan, connection.execute)
+                result = attempt.use(connection)
                 healthy = True
             except BaseException as error:
                 healthy = is_usable_after(error) and connection.try_roll_back()
@@ -229,5 +253,6 @@ class PostgresClient:
                 self.pool.wake()
 
 
-def _measure_append(op: Append) -> int:
+def measure_append(op: Append) -> int:
+    """Return the bytes of an append, which a group has a limit for."""
     return sum(len(draft.envelope) for draft in op.drafts)

@@ -1,4 +1,3 @@
-# Generated from connection_async.py by scripts/generate_sync.py: edit that file instead.
 """A connection with a deadline for each call and translated errors."""
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from indelible.backends.postgres.statements import (
     BEGIN_WRITE,
     BOUNDS,
     FIX_SEARCH_PATH,
-    Begin,
-    Call,
-    Commit,
-    Do,
+    LOCK_WAIT_S,
+    PostgresContext,
     Row,
-    RunScript,
-    Sql,
+    Rows,
     format_lock_wait,
     format_milliseconds,
 )
+from indelible.core.backend import Handlers
 from indelible.core.deadline import Deadline
-from indelible.core.plan import Operation
 
 T = TypeVar("T")
+
+# A text with its parameters; without any, it may hold several statements.
+Statement = tuple[str, tuple[Any, ...] | None]
 
 # A statement that was sent so often over one connection is prepared.
 _PREPARE_THRESHOLD: Final = 3
@@ -111,13 +110,14 @@ def _stop_at_deadline(
 
 
 class PostgresConnection:
-    """Sends the statements of plans. One thread uses it at a time."""
+    """Sends the statements of handlers. One thread uses it at a time."""
 
-    def __init__(self, driver: DriverConnection, *, place: str) -> None:
+    def __init__(self, driver: DriverConnection, context: PostgresContext, *, place: str) -> None:
         self.driver = driver
+        self.context = context
         self._place = place
         # Statements without a result are sent with the next one that has a result.
-        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._pending: list[Statement] = []
         self._in_transaction = False
         self._writes = False
         self._warned = False
@@ -130,7 +130,7 @@ class PostgresConnection:
 
         Behind a pooler the process may change, so the pooler tells its client an invented PID.
         """
-        ((pid,),) = self.execute(Sql(PID, is_qualified=True))
+        ((pid,),) = self.query(PID, is_qualified=True)
         if pid == self.driver.info.backend_pid:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
@@ -139,11 +139,68 @@ class PostgresConnection:
         self.driver.deadline = deadline
         self._warned = False
 
-    def execute(self, op: Operation[Any]) -> Any:
-        """Perform one operation of a plan."""
-        may_commit = isinstance(op, Call) or (isinstance(op, Commit) and self._writes)
+    # Statements
+
+    def query(self, text: str, params: tuple[Any, ...] = (), *, is_qualified: bool = False) -> Rows:
+        """Return the rows of a statement; outside of a transaction, it only reads.
+
+        Unless all its names are qualified, it is sent in a transaction that sets the search_path.
+        """
+        if self._in_transaction or is_qualified:
+            return self.send((text, params))[-1].fetchall()
+        self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), (text, params)]
+        return self.send(("COMMIT", ()))[-2].fetchall()
+
+    def call(self, text: str, params: tuple[Any, ...], *, wait_s_max: float = LOCK_WAIT_S) -> Row:
+        """Call a function that writes and returns one row. It is a transaction of its own.
+
+        Its first argument is added here: how long it may wait for a lock.
+        """
+        wait = format_lock_wait(self.driver.deadline.left_s(), wait_s_max)
+        (row,) = self.send((text, (wait, *params)), may_commit=True)[-1].fetchall()
+        return row
+
+    def do(self, text: str, params: tuple[Any, ...] = ()) -> None:
+        """Send a statement without a result, together with the next one that has a result."""
+        self._pending.append((text, params))
+
+    def begin(self, *, writes: bool) -> None:
+        """Begin a transaction, with the next statement.
+
+        If it only reads, all its statements see the same state. If it writes, each statement sees
+        what was committed before it.
+        """
+        left_s = self.driver.deadline.left_s()
+        bounds = format_lock_wait(left_s), format_milliseconds(left_s)
+        self._pending = [(BEGIN_WRITE if writes else BEGIN_READ, ()), (BOUNDS, bounds)]
+        self._in_transaction, self._writes = True, writes
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self.send(("COMMIT", ()), may_commit=self._writes)
+        self._in_transaction = False
+
+    def run_script(self, text: str) -> None:
+        """Run several statements in one text, such as a migration, without a result."""
+        # They need the simple protocol, which cannot be in a pipeline.
+        if self._pending:
+            self.send(self._pending.pop())
+        self.send((text, None))
+
+    def send(
+        self, statement: Statement, *, may_commit: bool = False
+    ) -> list[psycopg.RawCursor[Row]]:
+        """Send a statement, together with what is pending; return the cursor of each.
+
+        Everything that the server is asked for passes here, one round trip at a time.
+        """
+        pending, self._pending = self._pending, []
         try:
-            answer = self._execute(op)
+            if pending:
+                with self.driver.pipeline():
+                    sent = [self._run(self._new_cursor(), *each) for each in (*pending, statement)]
+            else:
+                sent = [self._run(self._cursor, *statement)]
         except (psycopg.Error, TimeLimitError) as error:
             interrupt = find_interrupt(error)
             if interrupt is not None:
@@ -151,61 +208,16 @@ class PostgresConnection:
             raise translate_error(error, place=self._place, committing=may_commit) from error
         if self._warned and may_commit:
             raise build_not_replicated_error(self._place)
-        return answer
-
-    def _execute(self, op: Operation[Any]) -> Any:
-        match op:
-            case Call():
-                wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                cursor = self._send(op.text, (wait, *op.params))
-                return cursor.fetchone()
-            case Sql() if self._in_transaction or op.is_qualified:
-                cursor = self._send(op.text, op.params)
-                return cursor.fetchall()
-            case Sql():
-                query = op.text, op.params
-                self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), query, ("COMMIT", ())]
-                *_, cursor, _ = self._send_pending()
-                return cursor.fetchall()
-            case Do():
-                self._pending.append((op.text, op.params))
-            case Begin():
-                left_s = self.driver.deadline.left_s()
-                bounds = format_lock_wait(left_s), format_milliseconds(left_s)
-                begin = BEGIN_WRITE if op.writes else BEGIN_READ
-                self._pending = [(begin, ()), (BOUNDS, bounds)]
-                self._in_transaction, self._writes = True, op.writes
-            case Commit():
-                self._send("COMMIT", ())
-                self._in_transaction = False
-            case RunScript():
-                self._send_pending()
-                # Several statements in one message need the simple protocol.
-                self.driver.execute(op.text.encode())
-        return None
-
-    def _send(self, text: str, params: tuple[Any, ...]) -> psycopg.RawCursor[Row]:
-        """Send a statement, together with what is pending."""
-        if not self._pending:
-            return self._run(self._cursor, text, params)
-        self._pending.append((text, params))
-        return (self._send_pending())[-1]
-
-    def _send_pending(self) -> list[psycopg.RawCursor[Row]]:
-        """Send what is pending in one round trip."""
-        pending, self._pending = self._pending, []
-        with self.driver.pipeline():
-            return [self._run(self._new_cursor(), *each) for each in pending]
+        return sent
 
     def _new_cursor(self) -> psycopg.RawCursor[Row]:
         return psycopg.RawCursor(self.driver, row_factory=tuple_row)
 
     def _run(
-        self,
-        cursor: psycopg.RawCursor[Row],
-        text: str,
-        params: tuple[Any, ...],
+        self, cursor: psycopg.RawCursor[Row], text: str, params: tuple[Any, ...] | None
     ) -> psycopg.RawCursor[Row]:
+        if params is None:
+            return cursor.execute(text.encode())
         return cursor.execute(text.encode(), params, binary=True)
 
     def try_roll_back(self) -> bool:
@@ -234,3 +246,7 @@ class PostgresConnection:
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.source_function == _SYNC_WAIT:
             self._warned = True
+
+
+# Operations with handlers of their own; the shared handlers perform the others.
+HANDLERS: Final[Handlers[PostgresConnection]] = Handlers()

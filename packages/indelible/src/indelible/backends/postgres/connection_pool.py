@@ -1,4 +1,3 @@
-# Generated from connection_pool_async.py by scripts/generate_sync.py: edit that file instead.
 """Pools of connections: the store's own, and that of an application.
 
 The store's own pool opens a connection in the call that needs it. So the caller gets the reason if
@@ -9,8 +8,11 @@ while it hands one out (see DESIGN.md). An application's pool is used through it
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import wait
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 import psycopg_pool
@@ -33,9 +35,13 @@ from indelible.backends.postgres.options import (
     lacks_password,
     ping,
 )
-from indelible.core.deadline import Deadline, limit_time
+from indelible.backends.postgres.statements import PostgresContext
+from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease, Slots
+from indelible.core.limits import LOOK_AGAIN_S
 from indelible.errors import ClosedError, MemoryStoreError
+
+T = TypeVar("T")
 
 # Two per core of a small server. By default, a server accepts a hundred from all its clients.
 CONNECTIONS_MAX: Final = 8
@@ -63,10 +69,13 @@ class PoolSlot:
 class OwnPool:
     """The store's own connections, each opened by the first call that needs it."""
 
-    def __init__(self, conninfo: str, *, servers: int, place: str) -> None:
+    def __init__(
+        self, conninfo: str, *, servers: int, place: str, context: PostgresContext
+    ) -> None:
         self._conninfo = conninfo
         self._servers = servers
         self._place = place
+        self._context = context
         self._slots = Slots(PoolSlot() for _ in range(CONNECTIONS_MAX))
         # Connections of a parent process, which must be neither used nor closed here.
         self._inherited: list[Slots[PoolSlot]] = []
@@ -87,7 +96,8 @@ class OwnPool:
 
     def borrow(self, lease: Lease, deadline: Deadline) -> PostgresConnection:
         """Return an idle connection that is alive, or a new one."""
-        slot = self._slots.take(lease, deadline.left_s)
+        # In a pool of threads, a call may have waited for its thread until the deadline.
+        slot = self._slots.take(lease, deadline.left_s) if deadline.left_s() > 0 else None
         if slot is None:
             raise build_exhausted_error(CONNECTIONS_MAX, place=self._place)
         if self._closed:
@@ -105,13 +115,12 @@ class OwnPool:
         failure: MemoryStoreError
         for _ in range(CONNECT_ATTEMPTS):
             try:
-                with limit_time(deadline.left_s()):
-                    driver = DriverConnection.connect(
-                        self._conninfo,
-                        autocommit=True,
-                        prepare_threshold=None,
-                        connect_timeout=timeout_s,
-                    )
+                driver = DriverConnection.connect(
+                    self._conninfo,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    connect_timeout=timeout_s,
+                )
             except psycopg.Error as error:
                 failure = build_refused_error(error, place=self._place)
                 if lacks_password(error):
@@ -123,13 +132,9 @@ class OwnPool:
                     answered = answer in (Ping.OK, Ping.REJECT)
                     failure = build_unreachable_error(error, place=self._place, answered=answered)
                     break
-            except TimeoutError:
-                late = psycopg.OperationalError("no connection before the deadline")
-                failure = build_unreachable_error(late, place=self._place)
-                break
             else:
                 self._known = True
-                connection = PostgresConnection(driver, place=self._place)
+                connection = PostgresConnection(driver, self._context, place=self._place)
                 connection.begin_call(deadline)
                 try:
                     connection.allow_prepared_statements()
@@ -176,9 +181,16 @@ class OwnPool:
 class ApplicationPool:
     """The pool of an application. Its connections are given back unchanged."""
 
-    def __init__(self, pool: psycopg_pool.ConnectionPool[Any], *, place: str) -> None:
+    def __init__(
+        self,
+        pool: psycopg_pool.ConnectionPool[Any] | AwaitedPool,
+        *,
+        place: str,
+        context: PostgresContext,
+    ) -> None:
         self._pool = pool
         self._place = place
+        self._context = context
         self._closed = False
 
     def borrow(self, lease: Lease, deadline: Deadline) -> PostgresConnection:
@@ -188,7 +200,7 @@ class ApplicationPool:
                 raise ClosedError("the store is closed")
             # From here on `give_back` returns it, even if the call is interrupted.
             loan = lease.slot = self._take(deadline)
-            connection = loan.open(self._place)
+            connection = loan.open(self._place, self._context)
             connection.begin_call(deadline)
             # If all connections of the pool were dead, the last one may be used: it fails.
             if not left or connection.is_alive():
@@ -197,13 +209,17 @@ class ApplicationPool:
         raise AssertionError("the last one is always taken")
 
     def _take(self, deadline: Deadline) -> Loan:
-        failure: MemoryStoreError
-        try:
-            return Loan(self._pool.getconn(timeout=max(0.001, deadline.left_s())))
-        except psycopg_pool.PoolClosed as error:
-            failure = build_unreachable_error(error, place=self._place)
-        except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests):
-            failure = build_none_to_spare_error(self._pool.max_size, place=self._place)
+        # In a pool of threads, a call may have waited for its thread until the deadline.
+        left_s = deadline.left_s()
+        failure: MemoryStoreError = build_none_to_spare_error(
+            self._pool.max_size, place=self._place
+        )
+        with suppress(psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests):
+            try:
+                if left_s > 0:
+                    return Loan(self._pool.getconn(timeout=left_s))
+            except psycopg_pool.PoolClosed as error:
+                failure = build_unreachable_error(error, place=self._place)
         raise failure
 
     def give_back(self, lease: Lease, *, healthy: bool) -> None:
@@ -234,6 +250,41 @@ class ApplicationPool:
         self._closed = True
 
 
+class AwaitedPool:
+    """An async pool of an application, for threads: its event loop hands out the connections."""
+
+    def __init__(self, pool: psycopg_pool.AsyncConnectionPool[Any]) -> None:
+        self._pool = pool
+        # Set when the store is opened.
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def max_size(self) -> int:
+        """How many connections the pool has at most."""
+        return self._pool.max_size
+
+    def getconn(self, timeout: float) -> psycopg.AsyncConnection[Any]:
+        """Get a connection."""
+        return self._wait(self._pool.getconn(timeout=timeout))
+
+    def putconn(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Return a connection."""
+        self._wait(self._pool.putconn(connection))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work of the event loop, as long as that runs."""
+        assert self.loop is not None, "it is set when the store is opened"
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:
+            work.close()
+            raise psycopg_pool.PoolClosed("the event loop of the pool is closed") from None
+        while not wait([future], LOOK_AGAIN_S).done:
+            if not self.loop.is_running() and future.cancel():
+                raise psycopg_pool.PoolClosed("the event loop of the pool has stopped")
+        return future.result()
+
+
 class Loan:
     """A connection of an application's pool, used through a second object with deadlines.
 
@@ -241,18 +292,18 @@ class Loan:
     and its prepared statements.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
+    def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+        self.connection: Any = connection
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
-    def open(self, place: str) -> PostgresConnection:
+    def open(self, place: str, context: PostgresContext) -> PostgresConnection:
         """Return the second object."""
         driver = BorrowedConnection(self.connection.pgconn)
         # Their names would clash with those that the application's object has prepared.
         driver.prepare_threshold = None
         driver.set_autocommit(True)
-        return PostgresConnection(driver, place=place)
+        return PostgresConnection(driver, context, place=place)
 
     def end(self, *, healthy: bool) -> None:
         """Leave the connection as it was, or close it."""

@@ -1,20 +1,30 @@
-"""The async backend. A write is finished even if its task is cancelled."""
+"""The async backend. Threads do the work, and the event loop makes the pauses between attempts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from indelible.backends.postgres.client_async import AsyncPostgresClient
+from indelible.backends.postgres.client import (
+    GROUP_BYTES_MAX,
+    GROUP_MAX,
+    SENDERS_MAX,
+    Attempt,
+    Pause,
+    PostgresClient,
+    SendInGroup,
+    measure_append,
+)
+from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX, AwaitedPool
 from indelible.backends.postgres.options import PostgresOptions
 from indelible.backends.postgres.transaction import is_write
+from indelible.core import fork
 from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
-from indelible.core.plan import Operation
-from indelible.core.uncancellable import UncancellableFuture
+from indelible.core.plan import Operation, Plan, run_plan_async
+from indelible.core.threads import WorkerThreads
 from indelible.errors import ClosedError, OutcomeUnknownError
 from indelible.model import Claims
 
@@ -22,99 +32,106 @@ R = TypeVar("R")
 
 
 class AsyncPostgresBackend:
-    """Performs operations on a PostgreSQL server, async. Each event loop has its connections."""
+    """Performs operations on a PostgreSQL server, async. Event loops share its connections."""
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        if isinstance(options.target, str):
-            # Raise now if it is not a URL.
-            options.build_conninfo()
-        self._servers: dict[asyncio.AbstractEventLoop, AsyncPostgresClient] = {}
-        # Writes that are finished even if their callers are cancelled.
-        self._writing: set[asyncio.Future[Any]] = set()
+        self._pool: AwaitedPool | None = None
+        if not isinstance(options.target, str):
+            self._pool = AwaitedPool(options.target)
+            options = replace(options, target=self._pool)
+        self._client = PostgresClient(options)
+        self._threads: WorkerThreads[Append, str | None] = WorkerThreads(
+            self._client.send_group,
+            senders=SENDERS_MAX,
+            callers=CONNECTIONS_MAX,
+            requests_max=GROUP_MAX,
+            bytes_max=GROUP_BYTES_MAX,
+            measure=measure_append,
+        )
         self._closed = False
-
-    def _server(self) -> AsyncPostgresClient:
-        if self._closed:
-            raise ClosedError("the store is closed")
-        loop = asyncio.get_running_loop()
-        server = self._servers.get(loop)
-        if server is None:
-            # Loops that have ended left their connections open.
-            for ended in [loop for loop in self._servers if loop.is_closed()]:
-                self._servers.pop(ended).pool.close()
-            server = self._servers[loop] = AsyncPostgresClient(self._options)
-        return server
+        # Done when a call has ended.
+        self._running: set[asyncio.Future[None]] = set()
+        # Parent and child would read each other's answers: the child opens its own connections.
+        fork.register(after_in_child=self._client.after_fork)
 
     async def prepare(self) -> None:
         """Connect, and create or migrate the tables."""
-        await self._server().prepare()
+        if self._pool is not None:
+            self._pool.loop = asyncio.get_running_loop()
+        await self._run(self._client.prepare())
 
     async def perform(self, op: Operation[R]) -> R:
         """Perform one operation, with all its retries; a cancelled write is waited for."""
-        server = self._server()
-        if isinstance(op, Append):
-            return cast(R, await self._append(server, op))
-        if is_write(op):
-            return await self._finish(server.perform(op))
-        return await server.perform(op)
-
-    async def _append(self, server: AsyncPostgresClient, op: Append) -> Any:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        try:
-            self._writing.add(done)
-            return await server.perform(op)
-        except asyncio.CancelledError:
-            # Its group may have failed, or it waited for its next attempt. The key makes it safe to
-            # send it again.
-            with suppress(Exception):
-                await self._finish(server.perform(replace(op, fresh=False)))
-            raise
-        finally:
-            done.cancel()
-            self._writing.discard(done)
+        plan = self._client.perform(op)
+        return await (self._run_write(plan) if is_write(op) else self._run(plan))
 
     async def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
-        return await self._server().claims()
+        return await self._run(self._client.claims())
 
     async def close(self) -> None:
-        """Wait for the writes in progress, then close the connections."""
+        """Wait for the calls of this event loop, each until its deadline; close the connections."""
         self._closed = True
         loop = asyncio.get_running_loop()
         # Each has its own deadline, but a task whose loop was stopped by Ctrl-C never ends.
         deadline = Deadline(self._options.timeout_s)
         while (left_s := deadline.left_s()) > 0 and (
-            running := [
-                each for each in self._writing if each.get_loop() is loop and not each.done()
-            ]
+            running := [each for each in list(self._running) if each.get_loop() is loop]
         ):
             await asyncio.wait(running, timeout=left_s)
-        for server in list(self._servers.values()):
-            server.pool.close()
+        await self._threads.close()
+        self._client.close()
 
-    async def _finish(self, work: Coroutine[Any, Any, R]) -> R:
-        """Wait for the outcome of a write, even if the waiting task is cancelled."""
-        outcome: UncancellableFuture[R] = UncancellableFuture(loop=asyncio.get_running_loop())
-        task = asyncio.ensure_future(work)
-        self._writing.add(task)
+    async def _run(self, plan: Plan[R]) -> R:
+        async def execute(op: Operation[Any]) -> Any:
+            return await self._execute(op, self._threads.call)
 
-        def settle(done: asyncio.Task[R]) -> None:
-            self._writing.discard(done)
-            if done.cancelled():
-                outcome.set_exception(asyncio.CancelledError())
-            elif isinstance(error := done.exception(), Exception):
-                outcome.set_exception(error)
-            elif error is not None:
-                # The event loop raises Ctrl-C itself; it must not be raised twice.
-                outcome.set_exception(
-                    OutcomeUnknownError(
-                        "it was interrupted while it was sent: it may have landed. The same call"
-                        " with the same key makes sure"
-                    )
-                )
-            else:
-                outcome.set_result(done.result())
+        return await self._run_plan(plan, execute)
 
-        task.add_done_callback(settle)
-        return await outcome
+    async def _run_write(self, plan: Plan[R]) -> R:
+        """Run a plan to its end; if the task is cancelled meanwhile, raise that then."""
+        cancelled: asyncio.CancelledError | None = None
+
+        async def execute(op: Operation[Any]) -> Any:
+            nonlocal cancelled
+            try:
+                return await self._execute(op, self._threads.finish)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if isinstance(op, Pause):
+                    return None
+                # An append is sent again, with its key; other writes end here.
+                raise OutcomeUnknownError("it was cancelled: it may have landed") from None
+
+        try:
+            return await self._run_plan(plan, execute)
+        finally:
+            if cancelled is not None:
+                raise cancelled
+
+    async def _run_plan(
+        self, plan: Plan[R], execute: Callable[[Operation[Any]], Awaitable[Any]]
+    ) -> R:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._running.add(ended)
+            if self._closed:
+                raise ClosedError("the store is closed")
+            return await run_plan_async(plan, execute)
+        finally:
+            ended.cancel()
+            self._running.discard(ended)
+
+    async def _execute(
+        self, op: Operation[Any], call: Callable[[Callable[..., Any], Any], Awaitable[Any]]
+    ) -> Any:
+        """Perform an operation of a plan."""
+        match op:
+            case SendInGroup():
+                return await self._threads.send(op.append, op.deadline)
+            case Attempt():
+                return await call(self._client.attempt, op)
+            case Pause():
+                return await asyncio.sleep(op.seconds)
+        raise AssertionError(f"{op} is not an operation of a client's plan")

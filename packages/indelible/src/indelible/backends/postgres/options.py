@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -102,8 +101,3 @@ def ping(conninfo: str) -> Ping:
     """
     bounded = make_conninfo(conninfo, connect_timeout=PING_S_MAX)
     return Ping(PGconn.ping(bounded.encode()))
-
-
-async def ping_async(conninfo: str) -> Ping:
-    """Ask it in a thread."""
-    return await asyncio.to_thread(ping, conninfo)

@@ -7,14 +7,12 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
+from indelible.backends.postgres.connection import HANDLERS, PostgresConnection
 from indelible.backends.postgres.sessions import COLUMNS_COUNT, LOAD_SESSION, build_session_row
 from indelible.backends.postgres.statements import (
     CONTENT,
-    HANDLERS,
     IN_MANY,
-    PostgresContext,
     Rows,
-    Sql,
     split_bounds,
 )
 from indelible.backends.postgres.transaction import PostgresTransaction
@@ -48,20 +46,20 @@ class _VacuumedError(Exception):
 
 
 @HANDLERS.handles(Read)
-async def read(context: PostgresContext, op: Read) -> EntrySlice:
+def read(db: PostgresConnection, op: Read) -> EntrySlice:
     """Read entries of one state, in order."""
     for _ in range(_ATTEMPTS_MAX):
         try:
-            return await handlers.read(_Reader(context, op), op)
+            return handlers.read(_Reader(db, op), op)
         except _VacuumedError:
             continue
     raise BusyError(f"session {op.session!r} was vacuumed again and again while it was read")
 
 
 @HANDLERS.handles(ReadHead)
-async def read_head(context: PostgresContext, op: ReadHead) -> Head:
+def read_head(db: PostgresConnection, op: ReadHead) -> Head:
     """Read a session without its entries."""
-    return await handlers.read_head(_Reader(context), op)
+    return handlers.read_head(_Reader(db), op)
 
 
 class _Reader(PostgresTransaction):
@@ -74,8 +72,8 @@ class _Reader(PostgresTransaction):
 
     __slots__ = ("_loaded", "_newest", "_others")
 
-    def __init__(self, context: PostgresContext, op: Read | None = None) -> None:
-        super().__init__(context, writes=False)
+    def __init__(self, db: PostgresConnection, op: Read | None = None) -> None:
+        super().__init__(db, writes=False)
         self._newest, self._others = 0, IntArray()
         self._loaded: Rows = []
         if op is not None:
@@ -84,24 +82,24 @@ class _Reader(PostgresTransaction):
             is_simple = op.newest and op.start is None and op.frozen is None
             self._newest = op.limit + 1 if is_simple and op.limit is not None else 0
 
-    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
         context = self._context
         salt = context.compute_salt(name) if self._newest else 0
         wanted = self._newest, self._others, KIND_BYTES, salt
         params = *context.get_primary_key(name), context.now_ms(), *wanted
-        (fields,) = await Sql(LOAD_SESSION, params, is_qualified=True)
+        (fields,) = self._db.query(LOAD_SESSION, params, is_qualified=True)
         row, self._now_ms = build_session_row(name, fields)
         columns = fields[COLUMNS_COUNT:]
         if columns[0] is not None:
             self._loaded = sorted(zip(*columns, strict=True))
         return row
 
-    async def read_entries(
+    def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         found, self._loaded = self._loaded, []
         if not found or [each[0] for each in found] != list(view.iter_positions(extents)):
-            found = await self._read_rows(row, extents)
+            found = self._read_rows(row, extents)
         entries: list[StoredEntry] = []
         for position, number, written_at, payload, content in found[::-1] if newest else found:
             kind = KIND_BY_NUMBER.get(number)
@@ -110,21 +108,21 @@ class _Reader(PostgresTransaction):
                     continue
                 # Its kind is damaged: it is returned with its body.
                 whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
-                ((payload,),) = await Sql(whole, (row.number, position))  # noqa: PLW2901
+                ((payload,),) = self._db.query(whole, (row.number, position))  # noqa: PLW2901
             entries.append(StoredEntry(position, kind, written_at, payload, content))
         return entries
 
-    async def _read_rows(self, row: SessionRow, extents: Extents) -> Rows:
+    def _read_rows(self, row: SessionRow, extents: Extents) -> Rows:
         """Read the rows of extents, with an empty one for each that is missing."""
         salt = self._context.compute_salt(row.name)
         is_one = len(extents) == 1
         bounds = extents[0] if is_one else split_bounds(extents)
         params = row.number, *bounds, self._others, salt
-        query = Sql(_ROWS_IN_ONE if is_one else _ROWS_IN_MANY, params, is_qualified=True)
-        found = sorted(await query, key=itemgetter(0))
+        query = _ROWS_IN_ONE if is_one else _ROWS_IN_MANY
+        found = sorted(self._db.query(query, params, is_qualified=True), key=itemgetter(0))
         if len(found) == view.count(extents):
             return found
-        now = await self.find_session(row.name)
+        now = self.find_session(row.name)
         if now is None or (now.token, now.born, now.vacuums) != (
             row.token,
             row.born,

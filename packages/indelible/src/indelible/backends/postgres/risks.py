@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.statements import HANDLERS, PostgresContext, Sql
+from indelible.backends.postgres.connection import HANDLERS, PostgresConnection
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
 from indelible.model import Claims, Durability, Gravity, Risk
@@ -74,23 +74,23 @@ class PostgresSettings(NamedTuple):
         return Durability.POWER
 
 
-async def read_settings() -> PostgresSettings:
+def read_settings(db: PostgresConnection) -> PostgresSettings:
     """Read the settings of the server."""
-    ((version, *others),) = await Sql(f"{_SETTINGS}, ARRAY({_STRANGERS})")
+    ((version, *others),) = db.query(f"{_SETTINGS}, ARRAY({_STRANGERS})")
     return PostgresSettings(version.split()[0], *others)
 
 
 @HANDLERS.handles(Identify)
-async def identify(context: PostgresContext, _op: Identify) -> str | None:
+def identify(db: PostgresConnection, _op: Identify) -> str | None:
     """Return an id of server, database and namespace that does not depend on the URL."""
-    ((place,),) = await Sql(_PLACE)
-    return f"{place} {context.namespace.decode()}"
+    ((place,),) = db.query(_PLACE)
+    return f"{place} {db.context.namespace.decode()}"
 
 
 @HANDLERS.handles(FindRisks)
-async def find_risks(_context: PostgresContext, _op: FindRisks) -> tuple[Risk, ...]:
+def find_risks(db: PostgresConnection, _op: FindRisks) -> tuple[Risk, ...]:
     """Read the settings of the server, and list what may be lost."""
-    return build_risks(await read_settings())
+    return build_risks(read_settings(db))
 
 
 def build_claims(settings: PostgresSettings, *, ttl_clock: str) -> Claims:

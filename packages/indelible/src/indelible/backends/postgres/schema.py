@@ -6,17 +6,9 @@ from importlib.resources import files
 from typing import Final
 
 from indelible.backends.postgres.arrays import IntArray
+from indelible.backends.postgres.connection import HANDLERS, PostgresConnection
 from indelible.backends.postgres.sessions import build_checksum
-from indelible.backends.postgres.statements import (
-    HANDLERS,
-    Begin,
-    Commit,
-    Do,
-    PostgresContext,
-    RunScript,
-    Sql,
-    format_milliseconds,
-)
+from indelible.backends.postgres.statements import format_milliseconds
 from indelible.backends.postgres.transaction import CHECKSUMS, ORPHANS
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.deadline import Deadline
@@ -41,25 +33,23 @@ _INSERT_WORDS: Final = """
     ON CONFLICT DO NOTHING"""
 
 
-async def prepare(place: str, deadline: Deadline) -> None:
+def prepare(db: PostgresConnection, place: str, deadline: Deadline) -> None:
     """Create or migrate the tables. Tables that cannot be used are refused and left unchanged."""
-    found, _ = await _read_format(place)
+    found, _ = _read_format(db, place)
     if found >= FORMAT:
         return
-    await Begin(writes=True)
+    db.begin(writes=True)
     # The files rely on it, but server or role may have another default.
-    await Do("SET LOCAL standard_conforming_strings = on")
-    await Do(
-        "SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(deadline.left_s()),)
-    )
-    await Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
+    db.do("SET LOCAL standard_conforming_strings = on")
+    db.do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(deadline.left_s()),))
+    db.do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have migrated them while this one waited for the lock.
-    found, has_schema = await _read_format(place)
+    found, has_schema = _read_format(db, place)
     if not has_schema:
-        await Do("CREATE SCHEMA indelible")
+        db.do("CREATE SCHEMA indelible")
     for version in range(found + 1, FORMAT + 1):
-        await RunScript(read_migration(version))
-    await Commit()
+        db.run_script(read_migration(version))
+    db.commit()
 
 
 def read_migration(version: int) -> str:
@@ -68,16 +58,17 @@ def read_migration(version: int) -> str:
 
 
 @HANDLERS.handles(ReadCursorKey)
-async def read_cursor_key(context: PostgresContext, op: ReadCursorKey) -> bytes:
+def read_cursor_key(db: PostgresConnection, op: ReadCursorKey) -> bytes:
     """Return the key for cursors; the first store that needs it writes the secret."""
+    context = db.context
     if context.cursor_key is None or op.again:
-        secret = await _read_secret() or await _create_secret()
+        secret = _read_secret(db) or _create_secret(db)
         context.cursor_key = derive_key(secret, context.namespace.decode())
     return context.cursor_key
 
 
-async def _read_secret() -> bytes | None:
-    rows = await Sql(_SELECT_WORDS)
+def _read_secret(db: PostgresConnection) -> bytes | None:
+    rows = db.query(_SELECT_WORDS)
     if not rows:
         return None
     if len(rows) != _WORDS_COUNT:
@@ -85,30 +76,30 @@ async def _read_secret() -> bytes | None:
     return b"".join(value.to_bytes(8, "big", signed=True) for (value,) in rows)
 
 
-async def _create_secret() -> bytes:
+def _create_secret(db: PostgresConnection) -> bytes:
     new = create_secret()
     words = IntArray(
         int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
     )
-    await Begin(writes=True)
+    db.begin(writes=True)
     # Another process that does the same waits here, and then reads these words.
-    await Do(_INSERT_WORDS, (words,))
-    secret = await _read_secret()
-    await Commit()
+    db.do(_INSERT_WORDS, (words,))
+    secret = _read_secret(db)
+    db.commit()
     assert secret is not None
     return secret
 
 
-async def _read_format(place: str) -> tuple[int, bool]:
+def _read_format(db: PostgresConnection, place: str) -> tuple[int, bool]:
     """Read the format, 0 if there are no tables, and whether the schema exists."""
-    ((is_ours, has_schema, is_used),) = await Sql(_SCHEMA)
+    ((is_ours, has_schema, is_used),) = db.query(_SCHEMA)
     if not is_ours:
         if is_used:
             raise FormatError(
                 f"the schema indelible of {place} belongs to another program; it was left as it is"
             )
         return 0, has_schema
-    rows = await Sql("SELECT name, value FROM indelible.about")
+    rows = db.query("SELECT name, value FROM indelible.about")
     about: dict[str, int] = dict(rows)
     if not all(isinstance(about.get(name), int) for name in ("format", "oldest_format")):
         raise FormatError(f"{place} does not say its format; it was left as it is")
@@ -124,20 +115,20 @@ async def _read_format(place: str) -> tuple[int, bool]:
 
 
 @HANDLERS.handles(CheckEngine)
-async def check_engine(_context: PostgresContext, _op: CheckEngine) -> tuple[str, ...]:
+def check_engine(db: PostgresConnection, _op: CheckEngine) -> tuple[str, ...]:
     """Count rows that belong to no session, and rows whose checksum does not match."""
     counts = {f"rows of {table} belong to no session": rows for table, rows in ORPHANS.items()}
     for table, checksum in {"session": build_checksum(), **CHECKSUMS}.items():
         counts[f"rows of {table} are damaged: their checksum does not match"] = (
             f"FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"
         )
-    (found,) = await Sql(
+    (found,) = db.query(
         f"SELECT {', '.join(f'(SELECT count(*) {count})' for count in counts.values())}"
     )
     return tuple(f"{count} {what}" for what, count in zip(counts, found, strict=True) if count)
 
 
 @HANDLERS.handles(Scrub)
-async def scrub(_context: PostgresContext, _op: Scrub) -> tuple[str, ...]:
+def scrub(_db: PostgresConnection, _op: Scrub) -> tuple[str, ...]:
     """Do nothing: a client cannot clear the server's files. The receipt of an erasure says so."""
     return ()

@@ -13,8 +13,9 @@ from heapq import nlargest
 from typing import Final
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
+from indelible.backends.postgres.connection import PostgresConnection
 from indelible.backends.postgres.sessions import decode_name
-from indelible.backends.postgres.statements import CONTENT, Do, PostgresContext, Sql
+from indelible.backends.postgres.statements import CONTENT
 from indelible.backends.postgres.text_index import (
     ENTRY_ID,
     IS_UNINDEXED,
@@ -94,34 +95,36 @@ _READ: Final = f"""
     ) AS entry"""
 
 
-async def find_scope(context: PostgresContext, op: FindMatches) -> SearchScope:
+def find_scope(db: PostgresConnection, op: FindMatches) -> SearchScope:
     """Find the sessions that a search covers."""
     if op.sessions is not None:
         wanted = BytesArray(name.encode() for name in op.sessions)
-        sessions = Sql(f"{_SESSIONS} AND name = ANY ($2::bytea[])", (context.namespace, wanted))
+        named = f"{_SESSIONS} AND name = ANY ($2::bytea[])"
+        found = db.query(named, (db.context.namespace, wanted))
     elif op.under is not None:
         # "0" is the character after "/".
         bounds = (each.encode() for each in (op.under, f"{op.under}/", f"{op.under}0"))
         below = f"{_SESSIONS} AND (name = $2 OR name >= $3 AND name < $4)"
-        sessions = Sql(below, (context.namespace, *bounds))
+        found = db.query(below, (db.context.namespace, *bounds))
     else:
-        sessions = Sql(f"{_SESSIONS} LIMIT $2", (context.namespace, _SESSIONS_MAX + 1))
-    found = await sessions
+        found = db.query(f"{_SESSIONS} LIMIT $2", (db.context.namespace, _SESSIONS_MAX + 1))
     total = sum(entries for _, _, entries in found)
     average = 0.0
     is_large = total > SCAN_ENTRIES_MAX or len(found) > _SESSIONS_MAX
     if is_large:
-        ((stored, average),) = await Sql(_SIZE)
+        ((stored, average),) = db.query(_SIZE)
         if op.sessions is None and op.under is None:
             return SearchScope(None, max(total, stored), average, is_large)
     names = {number: decode_name(name) for number, name, _ in found}
     return SearchScope(names, total, average, is_large)
 
 
-async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, int]:
+def count_words(
+    db: PostgresConnection, words: Collection[str], scope: SearchScope
+) -> dict[str, int]:
     """Estimate how many entries have each word, for words in the server's statistics."""
     numbers = dict(zip(words, hash_terms(words), strict=True))
-    shares: dict[int, float] = dict(await Sql(_SHARES, (IntArray(numbers.values()),)))
+    shares: dict[int, float] = dict(db.query(_SHARES, (IntArray(numbers.values()),)))
     return {
         term: int(shares[number] * scope.total)
         for term, number in numbers.items()
@@ -129,32 +132,32 @@ async def count_words(words: Collection[str], scope: SearchScope) -> dict[str, i
     }
 
 
-async def find_words(
-    words: Sequence[str], scope: SearchScope, among: Collection[int] | None
+def find_words(
+    db: PostgresConnection, words: Sequence[str], scope: SearchScope, among: Collection[int] | None
 ) -> Occurrences:
     """Find the entries that have each word."""
     starts = range(0, len(words), _WORDS_MAX)
-    parts = [await _find_words(words[at : at + _WORDS_MAX], scope, among) for at in starts]
+    parts = [_find_words(db, words[at : at + _WORDS_MAX], scope, among) for at in starts]
     return parts[0]._replace(ids={term: ids for part in parts for term, ids in part.ids.items()})
 
 
-async def _find_words(
-    words: Sequence[str], scope: SearchScope, among: Collection[int] | None
+def _find_words(
+    db: PostgresConnection, words: Sequence[str], scope: SearchScope, among: Collection[int] | None
 ) -> Occurrences:
     """Find entries by the index or, in a small scope and among some entries, by a scan."""
     numbers = hash_terms(words)
     if scope.is_large and among is None:
         queries = ",".join(_FIND.format(nth=nth) for nth in range(2, len(words) + 2))
-        (found,) = await Sql(f"SELECT {queries}", (_to_sessions(scope), *numbers))
+        (found,) = db.query(f"SELECT {queries}", (_to_sessions(scope), *numbers))
         ids = {term: _parse_ids(each) for term, each in zip(words, found, strict=True)}
         return Occurrences(scope.total, scope.average, ids)
     if among is None:
         # The planner prefers an index scan on the primary key, which takes a quarter longer.
-        await Do("SET LOCAL enable_indexscan = off")
-        rows = await Sql(_build_scan(len(words), _OF_SESSIONS), (_to_sessions(scope), *numbers))
-        await Do("SET LOCAL enable_indexscan TO DEFAULT")
+        db.do("SET LOCAL enable_indexscan = off")
+        rows = db.query(_build_scan(len(words), _OF_SESSIONS), (_to_sessions(scope), *numbers))
+        db.do("SET LOCAL enable_indexscan TO DEFAULT")
     else:
-        rows = await Sql(_build_scan(len(words), _OF_IDS), (IntArray(among), *numbers))
+        rows = db.query(_build_scan(len(words), _OF_IDS), (IntArray(among), *numbers))
     ((total, length, *columns),) = rows
     ids = {term: _parse_ids(each) for term, each in zip(words, columns, strict=True)}
     return Occurrences(total, length / total if total else 0.0, ids)
@@ -178,34 +181,34 @@ def _parse_ids(joined: bytes | None) -> Sequence[int]:
     return struct.unpack(f"!{len(joined) // 8}q", joined) if joined else ()
 
 
-async def find_unindexed(context: PostgresContext, scope: SearchScope, limit: int) -> list[int]:
+def find_unindexed(db: PostgresConnection, scope: SearchScope, limit: int) -> list[int]:
     """Find entries that the index of words lacks."""
-    params = _to_sessions(scope), context.namespace, limit
-    return [entry_id for (entry_id,) in await Sql(_UNINDEXED, params)]
+    params = _to_sessions(scope), db.context.namespace, limit
+    return [entry_id for (entry_id,) in db.query(_UNINDEXED, params)]
 
 
-async def find_nearest(
-    vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
+def find_nearest(
+    db: PostgresConnection, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
 ) -> list[tuple[float, int]]:
     """Compare the vectors of an embedder, in the server if the database has pgvector."""
-    extension = await Sql(_EXTENSION)
+    extension = db.query(_EXTENSION)
     within = _to_sessions(scope), encode_embedder(embedder)
     if extension and len(vector) <= DIMENSIONS_MAX:
         params = *within, format_array(round_unit(vector)), limit
-        rows = await Sql(_SIMILARITIES % {"schema": extension[0][0]}, params)
+        rows = db.query(_SIMILARITIES % {"schema": extension[0][0]}, params)
         return [(similarity, entry_id) for similarity, entry_id in rows]
-    rows = await Sql(_VECTORS, within)
+    rows = db.query(_VECTORS, within)
     return nlargest(limit, ((compare(vector, parse_vector(sent)), each) for sent, each in rows))
 
 
-async def read_found(context: PostgresContext, names: Mapping[int, str]) -> dict[int, StoredEntry]:
+def read_found(db: PostgresConnection, names: Mapping[int, str]) -> dict[int, StoredEntry]:
     """Read entries, given with the names of their sessions."""
-    salts = {name: context.compute_salt(name) for name in set(names.values())}
+    salts = {name: db.context.compute_salt(name) for name in set(names.values())}
     # Consecutive ids are read as one range.
     starts = IntArray(each for each in sorted(names) if each - 1 not in names)
     stops = IntArray(each + 1 for each in sorted(names) if each + 1 not in names)
     params = starts, stops, IntArray(salts[names[each]] for each in starts)
     return {
         entry_id: StoredEntry(position, KIND_BY_NUMBER.get(kind), *rest)
-        for entry_id, position, kind, *rest in await Sql(_READ, params)
+        for entry_id, position, kind, *rest in db.query(_READ, params)
     }

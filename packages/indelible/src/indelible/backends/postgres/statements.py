@@ -1,25 +1,15 @@
-"""The context of handlers, and the statements that they await.
-
-Handlers are coroutines that await nothing but statements. Therefore the blocking client can run
-them, too: it executes each statement and sends the result into the coroutine.
-"""
+"""The options of a store that statements need, and parts of statements."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from indelible.backends.postgres.arrays import IntArray
-from indelible.core.backend import Handlers
 from indelible.core.checksums import compute_session_salt
 from indelible.core.clock import Clock, read_clock_ms
-from indelible.core.plan import Operation, Plan
 from indelible.view import Extents
-
-R = TypeVar("R")
-P = ParamSpec("P")
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -64,82 +54,6 @@ def format_expected(version: str | None) -> str | None:
     return version if version is None or (version.isascii() and version.isprintable()) else ""
 
 
-# Operations with handlers of their own; the shared handlers perform the others.
-HANDLERS: Final[Handlers[PostgresContext]] = Handlers()
-
-
-class Statement(Operation[R]):
-    """A statement, or a step of a transaction, that a handler awaits."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Statement[R], R, R]:
-        return (yield self)
-
-
-def to_plan(
-    handler: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **more: P.kwargs
-) -> Plan[R]:
-    """Build the plan that runs a handler.
-
-    It is a generator, since Python warns of a coroutine that Ctrl-C keeps from being started.
-    """
-    return (yield from handler(*args, **more).__await__())
-
-
-@dataclass(slots=True)
-class Sql(Statement[Rows]):
-    """One statement that returns rows. Outside of a transaction, it only reads."""
-
-    text: str
-    params: tuple[Any, ...] = ()
-    # Whether all its names are qualified. If not, it is sent in a transaction that sets the
-    # search_path, unless there is one already.
-    is_qualified: bool = False
-
-
-@dataclass(slots=True)
-class Call(Statement[Row]):
-    """A call of a function that writes and returns one row. It is a transaction of its own.
-
-    The connection adds the function's first argument: how long it may wait for a lock.
-    """
-
-    text: str
-    params: tuple[Any, ...]
-    wait_s_max: float = LOCK_WAIT_S
-
-
-@dataclass(slots=True)
-class Do(Statement[None]):
-    """One statement without a result. It is sent together with the next one that has a result."""
-
-    text: str
-    params: tuple[Any, ...] = ()
-
-
-@dataclass(slots=True)
-class RunScript(Statement[None]):
-    """Several statements in one text, such as a migration."""
-
-    text: str
-
-
-@dataclass(slots=True)
-class Begin(Statement[None]):
-    """Begin a transaction. It is sent together with the next statement."""
-
-    # If it only reads, all its statements see the same state. If it writes, each statement sees
-    # what was committed before it.
-    writes: bool
-
-
-class Commit(Statement[None]):
-    """Commit the transaction."""
-
-    __slots__ = ()
-
-
 # `unnest` of several arrays is syntax, and always means the function of pg_catalog.
 IN_MANY: Final = """
     FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
@@ -165,10 +79,6 @@ BOUNDS: Final = f"""
         pg_catalog.set_config('lock_timeout', $1, true),
         pg_catalog.set_config('statement_timeout', $2, true),
         pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)"""
-
-
-async def send_nothing() -> None:
-    """Send nothing. Running this handler opens a connection all the same."""
 
 
 def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:

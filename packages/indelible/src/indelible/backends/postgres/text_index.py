@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray, TextArray
-from indelible.backends.postgres.statements import Do, Sql
+from indelible.backends.postgres.connection import PostgresConnection
 from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.core.operations import IndexResult, IndexText
@@ -92,10 +92,10 @@ def hash_terms(terms: Collection[str]) -> list[int]:
     return list(struct.unpack(f"{len(terms)}i", struct.pack(f"{len(terms)}I", *numbers)))
 
 
-async def index_page(op: IndexText) -> IndexResult:
+def index_page(db: PostgresConnection, op: IndexText) -> IndexResult:
     """Index a page of the entries that the index lacks; with `rebuild`, of all."""
     wanted = f"{_IS_SEARCHED} OR words IS NOT NULL" if op.rebuild else IS_UNINDEXED
-    rows = await Sql(_PAGE.format(wanted=wanted), (op.resume or 0, op.limit))
+    rows = db.query(_PAGE.format(wanted=wanted), (op.resume or 0, op.limit))
     if not rows:
         return IndexResult()
     kinds = [KIND_BY_NUMBER.get(kind) for _, kind, _ in rows]
@@ -107,9 +107,9 @@ async def index_page(op: IndexText) -> IndexResult:
         BytesArray(each.embedder for each in columns),
         TextArray(format_array(each.vector) for each in columns),
     )
-    await Do(_UPDATE, params)
+    db.do(_UPDATE, params)
     last = split_entry_id(ids[-1])[0]
-    found = await Sql("SELECT name FROM indelible.session WHERE number = $1", (last,))
+    found = db.query("SELECT name FROM indelible.session WHERE number = $1", (last,))
     # A damaged name must not stop the indexing.
     name = found[0][0].decode("utf-8", "backslashreplace") if found else ""
     searched = sum(kind in SEARCHED_KINDS for kind in kinds)
@@ -118,11 +118,11 @@ async def index_page(op: IndexText) -> IndexResult:
     return IndexResult(indexed, searched - indexed, resume, name)
 
 
-async def agrees_with_entries(session: int) -> bool:
+def agrees_with_entries(db: PostgresConnection, session: int) -> bool:
     """Return whether the columns of a session are those of its entries, which are not damaged."""
     start = 0
     while True:
-        rows = await Sql(_INDEXED, (session, start, PAGE_ENTRIES_MAX))
+        rows = db.query(_INDEXED, (session, start, PAGE_ENTRIES_MAX))
         for _, kind, payload, words, embedder, sent in rows:
             expected = compute_columns(KIND_BY_NUMBER.get(kind), payload)
             stored = words, embedder, None if sent is None else parse_vector(sent)

@@ -5,13 +5,14 @@ The statement of a primitive without a result is sent together with the next tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from indelible import view
 from indelible.backends.postgres import search, text_index
 from indelible.backends.postgres.arrays import BytesArray, IntArray, TextArray
+from indelible.backends.postgres.connection import HANDLERS, PostgresConnection
 from indelible.backends.postgres.entries import build_arrays, build_entry
 from indelible.backends.postgres.sessions import (
     FIND_BY_NUMBERS,
@@ -28,14 +29,8 @@ from indelible.backends.postgres.sessions import (
 )
 from indelible.backends.postgres.statements import (
     CONTENT,
-    HANDLERS,
     IN_MANY,
-    Begin,
-    Commit,
-    Do,
-    PostgresContext,
     Row,
-    Sql,
     split_bounds,
 )
 from indelible.core import rules
@@ -221,25 +216,25 @@ def is_write(op: Operation[Any]) -> bool:
 
 def find_handler(
     op: Operation[R],
-) -> Callable[[PostgresContext, Operation[R]], Coroutine[Any, Any, R]]:
+) -> Callable[[PostgresConnection, Operation[R]], R]:
     """Return the handler that performs an operation."""
     return HANDLERS.find(op) if type(op) in HANDLERS else perform_in_transaction
 
 
-async def perform_in_transaction(context: PostgresContext, op: Operation[R]) -> R:
+def perform_in_transaction(db: PostgresConnection, op: Operation[R]) -> R:
     """Perform an operation by its shared handler. If it fails, the client rolls back."""
     writes = is_write(op)
     handler = (WRITES if writes else READS).find(op)
-    await Begin(writes)
-    result = await handler(PostgresTransaction(context, writes=writes), op)
-    await Commit()
+    db.begin(writes=writes)
+    result = handler(PostgresTransaction(db, writes=writes), op)
+    db.commit()
     return result
 
 
 class PostgresTransaction(Transaction):
     """The primitives inside of a transaction. One that writes locks each session that it finds."""
 
-    __slots__ = ("_context", "_now_ms", "_writes")
+    __slots__ = ("_context", "_db", "_now_ms", "_writes")
 
     # Deleted rows are overwritten later, and a client cannot reach the server's logs and copies.
     kept = (
@@ -249,26 +244,27 @@ class PostgresTransaction(Transaction):
         "standbys until they have caught up, and backups",
     )
 
-    def __init__(self, context: PostgresContext, *, writes: bool) -> None:
-        self._context = context
+    def __init__(self, db: PostgresConnection, *, writes: bool) -> None:
+        self._db = db
+        self._context = db.context
         self._writes = writes
         self._now_ms: int | None = None
 
-    async def now_ms(self) -> int:
+    def now_ms(self) -> int:
         if self._now_ms is None:
-            query = Sql("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
-            ((self._now_ms,),) = await query
+            query = self._db.query("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
+            ((self._now_ms,),) = query
         now_ms: int = self._now_ms
         return now_ms
 
     # Sessions
 
-    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         params = *self._context.get_primary_key(name), self._context.now_ms()
         if self._writes:
-            rows = await Sql(LOCK_SESSION, params)
+            rows = self._db.query(LOCK_SESSION, params)
         else:
-            rows = await Sql(LOAD_SESSION, (*params, 0, None, 0, 0))
+            rows = self._db.query(LOAD_SESSION, (*params, 0, None, 0, 0))
         if not rows:
             return None
         try:
@@ -276,24 +272,24 @@ class PostgresTransaction(Transaction):
         except FormatError:
             row, _ = parse_session_row(name, rows[0][1:])
             own = *self._context.get_primary_key(name), row.number
-            if not damaged or (await Sql(_MAY_BE_OTHERS, own))[0][0]:
+            if not damaged or (self._db.query(_MAY_BE_OTHERS, own))[0][0]:
                 raise
         return row
 
-    async def list_sessions(
+    def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> list[tuple[SessionRow, bool, int]]:
         # No name is longer than that. A damaged session is listed, so that it is noticed.
         names = prefix.encode(), prefix.encode() + b"\xff" * SESSION_ID_BYTES_MAX
         place = after.value, after.name.encode(), limit, self._context.now_ms()
-        found = await Sql(build_list(order), (self._context.namespace, *names, *place))
+        found = self._db.query(build_list(order), (self._context.namespace, *names, *place))
         rows: list[tuple[SessionRow, bool, int]] = []
         for name, snapshots, self._now_ms, *fields in found:
             rows.append((*parse_session_row(decode_name(name), tuple(fields)), snapshots))
         return rows
 
-    async def find_forks(self, name: str) -> tuple[str, ...]:
-        rows = await Sql(
+    def find_forks(self, name: str) -> tuple[str, ...]:
+        rows = self._db.query(
             "SELECT name FROM indelible.session WHERE namespace = $1 AND forked_from = $2"
             " ORDER BY name",
             self._context.get_primary_key(name),
@@ -301,16 +297,16 @@ class PostgresTransaction(Transaction):
         # A fork with a damaged name must not keep this session from being erased.
         return tuple(fork.decode("utf-8", "backslashreplace") for (fork,) in rows)
 
-    async def create_session(self, name: str) -> int:
-        rows = await Sql(_CREATE_SESSION, self._context.get_primary_key(name))
+    def create_session(self, name: str) -> int:
+        rows = self._db.query(_CREATE_SESSION, self._context.get_primary_key(name))
         if not rows:
             raise BusyError(f"another writer began session {name!r} at this very moment")
         number: int = rows[0][0]
         return number
 
-    async def save_session(self, row: SessionRow) -> None:
+    def save_session(self, row: SessionRow) -> None:
         shown = row.view
-        await Do(
+        self._db.do(
             _SAVE_SESSION,
             (
                 *self._context.get_primary_key(row.name),
@@ -330,23 +326,23 @@ class PostgresTransaction(Transaction):
             ),
         )
 
-    async def delete_parts(self, row: SessionRow) -> None:
+    def delete_parts(self, row: SessionRow) -> None:
         for table in PARTS:
-            await Do(f"DELETE FROM indelible.{table} WHERE session = $1", (row.number,))
+            self._db.do(f"DELETE FROM indelible.{table} WHERE session = $1", (row.number,))
 
-    async def delete_session(self, row: SessionRow) -> None:
-        await self.delete_parts(row)
-        await Do(
+    def delete_session(self, row: SessionRow) -> None:
+        self.delete_parts(row)
+        self._db.do(
             "DELETE FROM indelible.session WHERE namespace = $1 AND name = $2",
             self._context.get_primary_key(row.name),
         )
 
-    async def sync(self, row: SessionRow) -> None:
+    def sync(self, row: SessionRow) -> None:
         """Do nothing: locking a row is a write, so the commit syncs all earlier writes."""
 
     # Entries
 
-    async def insert_entries(
+    def insert_entries(
         self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
     ) -> None:
         if not rows:
@@ -360,7 +356,7 @@ class PostgresTransaction(Transaction):
             )
             for each in rows
         ]
-        await Do(
+        self._db.do(
             _REPLACE_ENTRIES if replace else _INSERT_ENTRIES,
             (
                 row.number,
@@ -375,64 +371,66 @@ class PostgresTransaction(Transaction):
             ),
         )
         end = rows[-1].position + 1, rows[-1].deadline_ms, rows[-1].written_at_ms
-        await Do(_EXTEND_LOG, (*self._context.get_primary_key(row.name), *end))
+        self._db.do(_EXTEND_LOG, (*self._context.get_primary_key(row.name), *end))
 
-    async def read_log(
+    def read_log(
         self, row: SessionRow, start: int, stop: int, limit: int | None = None
     ) -> list[LogRow]:
         params = row.number, start, stop, self._context.compute_salt(row.name), limit
-        return [build_log_row(*fields) for fields in await Sql(_READ_LOG, params)]
+        return [build_log_row(*fields) for fields in self._db.query(_READ_LOG, params)]
 
-    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
-        found = await Sql(_READ_OUTLINES, (row.number, *split_bounds(extents)))
+    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+        found = self._db.query(_READ_OUTLINES, (row.number, *split_bounds(extents)))
         return [build_outline(row.name, *fields) for fields in sorted(found, key=itemgetter(0))]
 
-    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
-        ((count, size),) = await Sql(_MEASURE_ENTRIES, (row.number, *split_bounds(extents)))
+    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+        ((count, size),) = self._db.query(_MEASURE_ENTRIES, (row.number, *split_bounds(extents)))
         return count, size
 
-    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
-        await Do(_DELETE_ENTRIES, (row.number, *split_bounds(extents)))
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        self._db.do(_DELETE_ENTRIES, (row.number, *split_bounds(extents)))
 
     # The index of items
 
-    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         params = row.number, row.born, after.item.encode(), after.position, limit
-        found = await Sql(_FIND_ITEMS, params)
+        found = self._db.query(_FIND_ITEMS, params)
         return [ItemPlace(item.decode("utf-8", "replace"), at) for item, at in found]
 
     # The indexes of words and of vectors
 
-    async def find_scope(self, op: FindMatches) -> SearchScope | None:
-        return await search.find_scope(self._context, op) if self._context.search else None
+    def find_scope(self, op: FindMatches) -> SearchScope | None:
+        return search.find_scope(self._db, op) if self._context.search else None
 
-    async def count_words(
+    def count_words(
         self,
         words: Collection[str],
         scope: SearchScope,
         most: int | None,  # noqa: ARG002 (nothing is counted)
     ) -> dict[str, int]:
-        return await search.count_words(words, scope)
+        return search.count_words(self._db, words, scope)
 
-    async def find_words(
+    def find_words(
         self, words: Collection[str], scope: SearchScope, *, among: Collection[int] | None = None
     ) -> Occurrences:
-        return await search.find_words([*words], scope, among)
+        return search.find_words(self._db, [*words], scope, among)
 
-    async def find_nearest(
+    def find_nearest(
         self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> list[tuple[float, int]]:
-        return await search.find_nearest(vector, embedder, scope, limit)
+        return search.find_nearest(self._db, vector, embedder, scope, limit)
 
-    async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
-        return await search.find_unindexed(self._context, scope, limit)
+    def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
+        return search.find_unindexed(self._db, scope, limit)
 
-    async def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
-        return [(given, newer) for given, newer in await Sql(_FIND_NEWER, (IntArray(ids), limit))]
+    def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
+        return [
+            (given, newer) for given, newer in self._db.query(_FIND_NEWER, (IntArray(ids), limit))
+        ]
 
-    async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
+    def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         rows: list[SessionRow] = []
-        for namespace, name, *fields in await Sql(
+        for namespace, name, *fields in self._db.query(
             FIND_BY_NUMBERS, (IntArray(numbers), self._context.now_ms())
         ):
             if namespace == self._context.namespace:
@@ -441,20 +439,20 @@ class PostgresTransaction(Transaction):
                 rows.append(row)
         return rows
 
-    async def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
-        return await search.read_found(self._context, names)
+    def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
+        return search.read_found(self._db, names)
 
-    async def index_text(self, op: IndexText) -> IndexResult:
-        return await text_index.index_page(op)
+    def index_text(self, op: IndexText) -> IndexResult:
+        return text_index.index_page(self._db, op)
 
-    async def is_indexed_right(self, row: SessionRow) -> bool:
-        return await text_index.agrees_with_entries(row.number)
+    def is_indexed_right(self, row: SessionRow) -> bool:
+        return text_index.agrees_with_entries(self._db, row.number)
 
     # Keys of appends
 
-    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         salt = self._context.compute_salt(row.name)
-        rows = await Sql(_FIND_KEY, (row.number, row.life, key.encode(), salt))
+        rows = self._db.query(_FIND_KEY, (row.number, row.life, key.encode(), salt))
         if not rows:
             return None
         first, count, generation, payload, content = rows[0]
@@ -462,12 +460,14 @@ class PostgresTransaction(Transaction):
             raise build_damage_error(row.name, f"entry {first} in indelible.entry")
         return KeyUse(key, first, count, generation)
 
-    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         # `keep_keys` uses only the positions, so the keys are not sent.
-        return [KeyUse("", *use) for use in await Sql(_READ_KEYS, (row.number, row.life, limit))]
+        return [
+            KeyUse("", *use) for use in self._db.query(_READ_KEYS, (row.number, row.life, limit))
+        ]
 
-    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
-        rows = await Sql(_FIND_KEPT_KEY, (row.number, row.life, key.encode()))
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+        rows = self._db.query(_FIND_KEPT_KEY, (row.number, row.life, key.encode()))
         if not rows:
             return None
         first, count, generation, joined, is_intact = rows[0]
@@ -475,25 +475,27 @@ class PostgresTransaction(Transaction):
             raise build_damage_error(row.name, f"a key of position {first} in indelible.kept_key")
         return KeyUse(key, first, count, generation), split_checksums(joined)
 
-    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
-        await Do(_KEEP_KEYS, (row.number, IntArray(use.first for use in uses)))
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+        self._db.do(_KEEP_KEYS, (row.number, IntArray(use.first for use in uses)))
 
     # The journal
 
-    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         query = _LINES + " AND operation = $3"
-        rows = await Sql(query, (row.number, row.life, key.encode()))
+        rows = self._db.query(query, (row.number, row.life, key.encode()))
         return _build_line(row, rows[0]) if rows else None
 
-    async def read_lines(
+    def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         query = _LINES + _CHANGED * changes_only + " ORDER BY generation DESC LIMIT $3"
-        return [_build_line(row, line) for line in await Sql(query, (row.number, row.life, limit))]
+        return [
+            _build_line(row, line) for line in self._db.query(query, (row.number, row.life, limit))
+        ]
 
-    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         _, _, generation = rules.parse_version(line.version)
-        await Do(
+        self._db.do(
             _INSERT_LINE,
             (
                 row.number,
@@ -511,25 +513,23 @@ class PostgresTransaction(Transaction):
             ),
         )
 
-    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
-        await Do(_MARK_UNDONE, (row.number, row.life, key.encode(), by.encode()))
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+        self._db.do(_MARK_UNDONE, (row.number, row.life, key.encode(), by.encode()))
 
-    async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_max: int
-    ) -> None:
+    def delete_old_parts(self, row: SessionRow, lines: Collection[str], keys_max: int) -> None:
         life = row.number, row.life
-        await Do(
+        self._db.do(
             "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position <= ("
             " SELECT position FROM indelible.kept_key WHERE session = $1 AND life = $2"
             " ORDER BY position DESC LIMIT 1 OFFSET $3))",
             (*life, keys_max),
         )
-        await Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
-        await Do(
+        self._db.do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
+        self._db.do(
             "DELETE FROM indelible.quarantine WHERE session = $1 AND position < $2",
             (row.number, row.born),
         )
-        await Do(
+        self._db.do(
             "DELETE FROM indelible.journal WHERE session = $1"
             " AND (life <> $2 OR operation <> ALL ($3::bytea[]))",
             (*life, BytesArray(key.encode() for key in lines)),
@@ -537,28 +537,28 @@ class PostgresTransaction(Transaction):
 
     # Snapshots
 
-    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         query = _SNAPSHOTS + " AND id = $3"
-        rows = await Sql(query, (row.number, row.life, snapshot_id.encode()))
+        rows = self._db.query(query, (row.number, row.life, snapshot_id.encode()))
         return _build_record(row, rows[0]) if rows else None
 
-    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
-        rows = await Sql(_SNAPSHOTS + " ORDER BY number", (row.number, row.life))
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+        rows = self._db.query(_SNAPSHOTS + " ORDER BY number", (row.number, row.life))
         return [_build_record(row, fields) for fields in rows]
 
-    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
-        ((count,),) = await Sql(
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+        ((count,),) = self._db.query(
             "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND (life = $2 OR $3)",
             (row.number, row.life, all_lives),
         )
         snapshots: int = count
         return snapshots
 
-    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         shown, end = record.view, record.end
         # Closed at the end of the log: the tail becomes the last extent.
         tail = () if shown.tail == end else ((shown.tail, end),)
-        await Do(
+        self._db.do(
             _INSERT_SNAPSHOT,
             (
                 row.number,
@@ -571,27 +571,25 @@ class PostgresTransaction(Transaction):
             ),
         )
 
-    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
-        await Do(
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+        self._db.do(
             "DELETE FROM indelible.snapshot WHERE session = $1 AND life = $2 AND id = $3",
             (row.number, row.life, snapshot_id.encode()),
         )
 
     # Quarantine
 
-    async def insert_quarantine(
-        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
-    ) -> None:
-        now_ms = await self.now_ms()
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
+        now_ms = self.now_ms()
         for position, why, raw in entries:
-            await Do(
+            self._db.do(
                 "INSERT INTO indelible.quarantine (session, position, reason, moved_at, payload)"
                 " VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
                 (row.number, position, why.encode("utf-8", "surrogatepass"), now_ms, raw),
             )
 
-    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
-        rows = await Sql(
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+        rows = self._db.query(
             "SELECT position, reason, payload FROM indelible.quarantine WHERE session = $1"
             " ORDER BY position",
             (row.number,),
@@ -600,10 +598,10 @@ class PostgresTransaction(Transaction):
 
     # Audit
 
-    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+    def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
         numbers, texts, hashes = zip(*lines, strict=True)
         # While there is no session yet, no lock keeps others from writing the same line.
-        rows = await Sql(
+        rows = self._db.query(
             "INSERT INTO indelible.audit SELECT $1, $2, number, line, hash"
             " FROM unnest($3::bigint[], $4::text[], $5::text[]) AS row (number, line, hash)"
             " ON CONFLICT DO NOTHING RETURNING number",
@@ -618,20 +616,20 @@ class PostgresTransaction(Transaction):
         if len(rows) < len(lines):
             raise BusyError(f"another writer changed session {session!r} at this very moment")
 
-    async def list_audits(self) -> list[str]:
+    def list_audits(self) -> list[str]:
         names = "SELECT DISTINCT session FROM indelible.audit WHERE namespace = $1"
-        return [decode_name(name) for (name,) in await Sql(names, (self._context.namespace,))]
+        return [decode_name(name) for (name,) in self._db.query(names, (self._context.namespace,))]
 
-    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+    def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = (
             "SELECT number, line, hash FROM indelible.audit WHERE namespace = $1 AND session = $2"
         )
         name = (self._context.namespace, session.encode())
         if start is None:
-            rows = await Sql(f"{lines} ORDER BY number DESC LIMIT 1", name)
+            rows = self._db.query(f"{lines} ORDER BY number DESC LIMIT 1", name)
         else:
             ranged = f"{lines} AND number >= $3 ORDER BY number LIMIT $4"
-            rows = await Sql(ranged, (*name, start, limit))
+            rows = self._db.query(ranged, (*name, start, limit))
         return [StoredLine(*row) for row in rows]
 
 
@@ -641,7 +639,8 @@ class PostgresTransaction(Transaction):
 def _build_line(row: SessionRow, fields: Row) -> JournalLine:
     operation, change, changed_at, generation, end, *tails, before, after, undone_by = fields[:-1]
     if not fields[-1]:
-        raise build_damage_error(row.name, f"the line {operation!r} in indelible.journal")
+        shown = operation.decode("utf-8", "backslashreplace")
+        raise build_damage_error(row.name, f"the line {shown!r} in indelible.journal")
     return JournalLine(
         key=operation.decode(),
         change=change.decode(),
@@ -657,7 +656,8 @@ def _build_line(row: SessionRow, fields: Row) -> JournalLine:
 def _build_record(row: SessionRow, fields: Row) -> SnapshotRecord:
     snapshot_id, label, taken_at, end, extents, is_intact = fields
     if not is_intact:
-        raise build_damage_error(row.name, f"its snapshot {snapshot_id!r} in indelible.snapshot")
+        shown = snapshot_id.decode("utf-8", "backslashreplace")
+        raise build_damage_error(row.name, f"its snapshot {shown!r} in indelible.snapshot")
     name = None if label is None else label.decode()
     return SnapshotRecord(snapshot_id.decode(), name, taken_at, open_view(extents, end), end)
 

@@ -6,15 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from indelible import view
+from indelible.backends.postgres.connection import HANDLERS, PostgresConnection
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import to_extents
-from indelible.backends.postgres.statements import (
-    HANDLERS,
-    Call,
-    PostgresContext,
-    Row,
-    format_expected,
-)
+from indelible.backends.postgres.statements import Row, format_expected
 from indelible.backends.postgres.transaction import open_view, perform_in_transaction
 from indelible.core import rules
 from indelible.core.operations import (
@@ -34,19 +29,20 @@ _EXTENTS_SURE: Final = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 
 
 @HANDLERS.handles(Rollback)
-async def rollback(context: PostgresContext, op: Rollback) -> ViewChangeResult:
+def rollback(db: PostgresConnection, op: Rollback) -> ViewChangeResult:
     """Make visible what a snapshot froze."""
-    row = await _call_guarded(
+    row = _call_guarded(
+        db,
         _ROLL_BACK,
-        *context.get_primary_key(op.session),
-        context.now_ms(),
+        *db.context.get_primary_key(op.session),
+        db.context.now_ms(),
         format_expected(op.expected),
         op.snapshot.encode(),
         op.key.encode(),
         rules.ROLLBACK.encode(),
     )
     if row is None:
-        return await perform_in_transaction(context, replace(op, fresh=False))
+        return perform_in_transaction(db, replace(op, fresh=False))
     changed_at, version, end, *tails, before, after = row
     return ViewChangeResult(
         JournalLine(
@@ -62,14 +58,15 @@ async def rollback(context: PostgresContext, op: Rollback) -> ViewChangeResult:
 
 
 @HANDLERS.handles(SaveSnapshot)
-async def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> SnapshotRecord:
+def save_snapshot(db: PostgresConnection, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under a new id."""
     # The function does not compare versions: `expected` is rare, and may take more round trips.
     if op.expected is None:
-        row = await _call_guarded(
+        row = _call_guarded(
+            db,
             _SAVE_SNAPSHOT,
-            *context.get_primary_key(op.session),
-            context.now_ms(),
+            *db.context.get_primary_key(op.session),
+            db.context.now_ms(),
             op.id.encode(),
             None if op.label is None else op.label.encode(),
             _EXTENTS_SURE,
@@ -77,13 +74,13 @@ async def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> SnapshotR
         if row is not None:
             taken_at, end, extents = row
             return SnapshotRecord(op.id, op.label, taken_at, open_view(extents, end), end)
-    return await perform_in_transaction(context, replace(op, fresh=False))
+    return perform_in_transaction(db, replace(op, fresh=False))
 
 
-async def _call_guarded(function: str, *params: object) -> Row | None:
+def _call_guarded(db: PostgresConnection, function: str, *params: object) -> Row | None:
     """Call a guarded write; None if it wrote nothing."""
     try:
-        row = await Call(function, params)
+        row = db.call(function, params)
     except KeyUsedError:
         # An earlier attempt, which was still waiting in the server, was committed in between.
         return None

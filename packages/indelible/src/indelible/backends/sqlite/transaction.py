@@ -235,12 +235,12 @@ class SqliteTransaction(Transaction):
     def __init__(self, db: SqliteConnection) -> None:
         self._db = db
 
-    async def now_ms(self) -> int:
+    def now_ms(self) -> int:
         return self._db.now_ms()
 
     # Sessions
 
-    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         rows = self._db.execute(_FIND_SESSION, (self._db.namespace, name))
         if not rows:
             return None
@@ -271,7 +271,7 @@ class SqliteTransaction(Transaction):
     def _salt(self, row: SessionRow) -> int:
         return compute_session_salt(self._db.namespace, row.name)
 
-    async def list_sessions(
+    def list_sessions(
         self, prefix: str, order: SessionOrder, after: Place, limit: int
     ) -> Sequence[tuple[SessionRow, bool, int]]:
         first, last = prefix, build_name_end(prefix)
@@ -292,14 +292,14 @@ class SqliteTransaction(Transaction):
         found = self._db.execute(_build_list(order), params)
         return [(*_build_session(fields[:-1]), fields[-1]) for fields in found]
 
-    async def find_forks(self, name: str) -> tuple[str, ...]:
+    def find_forks(self, name: str) -> tuple[str, ...]:
         found = self._db.execute(
             "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
             (self._db.namespace, name),
         )
         return tuple(fork for (fork,) in found)
 
-    async def create_session(self, name: str) -> int:
+    def create_session(self, name: str) -> int:
         rows = self._db.execute(_CREATE_SESSION, (self._db.namespace, name))
         if not rows:
             raise FormatError(
@@ -309,7 +309,7 @@ class SqliteTransaction(Transaction):
         number: int = rows[0][0]
         return number
 
-    async def save_session(self, row: SessionRow) -> None:
+    def save_session(self, row: SessionRow) -> None:
         values = (
             row.life,
             row.born,
@@ -327,23 +327,23 @@ class SqliteTransaction(Transaction):
         checksum = compute_row_checksum(row.number, self._db.namespace, row.name, *values)
         self._db.execute(_SAVE_SESSION, (*values, checksum, row.number))
 
-    async def delete_parts(self, row: SessionRow) -> None:
-        await self.delete_entries(row, ((0, LOG_ENTRIES_MAX),))
+    def delete_parts(self, row: SessionRow) -> None:
+        self.delete_entries(row, ((0, LOG_ENTRIES_MAX),))
         for table in PARTS:
             self._db.execute(f"DELETE FROM {table} WHERE session = ?", (row.number,))
 
-    async def delete_session(self, row: SessionRow) -> None:
-        await self.delete_parts(row)
+    def delete_session(self, row: SessionRow) -> None:
+        self.delete_parts(row)
         self._db.execute("DELETE FROM session WHERE number = ?", (row.number,))
 
-    async def sync(self, row: SessionRow) -> None:
+    def sync(self, row: SessionRow) -> None:
         # What an earlier attempt left may have been read from a log that was never synced. This
         # commit syncs it; SQLite writes nothing if nothing changes, so a counter changes.
         self._db.execute("UPDATE session SET touched = touched + 1 WHERE number = ?", (row.number,))
 
     # Entries
 
-    async def insert_entries(
+    def insert_entries(
         self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
     ) -> None:
         salt = self._salt(row)
@@ -355,7 +355,7 @@ class SqliteTransaction(Transaction):
         self._db.execute_many(_REPLACE_ENTRY if replace else _INSERT_ENTRY, values)
         text_index.add_entries(self._db, [_GET_INDEXED(value) for value in values])
 
-    async def read_entries(
+    def read_entries(
         self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         numbers, mask = _choose_kinds(kinds)
@@ -390,7 +390,7 @@ class SqliteTransaction(Transaction):
                 rows.append((entry_id, number, written_at, whole, content))
         return rows
 
-    async def read_log(
+    def read_log(
         self, row: SessionRow, start: int, stop: int, limit: int | None = None
     ) -> list[LogRow]:
         ids = build_entry_ids(row.number, start, stop)
@@ -398,12 +398,12 @@ class SqliteTransaction(Transaction):
         found = self._db.execute(_READ_LOG, (self._salt(row), *ids, most))
         return [build_log_row(*fields) for fields in found]
 
-    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         ids = [build_entry_ids(row.number, start, stop) for start, stop in extents]
         found = chain.from_iterable(self._db.execute(_READ_OUTLINES, each) for each in ids)
         return [build_outline(row.name, *fields) for fields in found]
 
-    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         count = size = 0
         for start, stop in extents:
             ids = build_entry_ids(row.number, start, stop)
@@ -412,7 +412,7 @@ class SqliteTransaction(Transaction):
             size += length
         return count, size
 
-    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         for start, stop in extents:
             ids = build_entry_ids(row.number, start, stop)
             text_index.remove_entries(self._db, *ids)
@@ -420,7 +420,7 @@ class SqliteTransaction(Transaction):
 
     # The index of items
 
-    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
         born, _ = build_entry_ids(row.number, row.born, row.end)
         params = {
             "number": row.number,
@@ -433,15 +433,15 @@ class SqliteTransaction(Transaction):
 
     # The indexes of words and of vectors
 
-    async def find_scope(self, op: FindMatches) -> SearchScope | None:
+    def find_scope(self, op: FindMatches) -> SearchScope | None:
         return search.find_scope(self._db, op) if self._db.indexes_text else None
 
-    async def count_words(
+    def count_words(
         self, words: Collection[str], scope: SearchScope, most: int | None
     ) -> dict[str, int]:
         return search.count_words(self._db, words, scope, most)
 
-    async def find_words(
+    def find_words(
         self,
         words: Collection[str],
         scope: SearchScope,
@@ -450,35 +450,35 @@ class SqliteTransaction(Transaction):
     ) -> Occurrences:
         return search.find_words(self._db, words, scope)
 
-    async def find_nearest(
+    def find_nearest(
         self, vector: Sequence[float], embedder: str, scope: SearchScope, limit: int
     ) -> list[tuple[float, int]]:
         return search.find_nearest(self._db, vector, embedder, scope, limit)
 
-    async def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
+    def find_unindexed(self, scope: SearchScope, limit: int) -> list[int]:
         return search.find_unindexed(self._db, scope, limit)
 
-    async def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
+    def find_newer(self, ids: Sequence[int], limit: int) -> list[tuple[int, int]]:
         return [found for each in ids for found in self._db.execute(_FIND_NEWER, (each, limit))]
 
-    async def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
+    def find_sessions_by_number(self, numbers: Collection[int]) -> list[SessionRow]:
         named = "SELECT name FROM session WHERE namespace = ? AND number = ?"
         found = (self._db.execute(named, (self._db.namespace, number)) for number in numbers)
-        rows = [await self.find_session(name) for names in found for (name,) in names]
+        rows = [self.find_session(name) for names in found for (name,) in names]
         return [row for row in rows if row is not None]
 
-    async def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
+    def read_found(self, names: Mapping[int, str]) -> dict[int, StoredEntry]:
         return search.read_found(self._db, names)
 
-    async def index_text(self, op: IndexText) -> IndexResult:
+    def index_text(self, op: IndexText) -> IndexResult:
         return text_index.index_missing(self._db, op)
 
-    async def is_indexed_right(self, row: SessionRow) -> bool:
+    def is_indexed_right(self, row: SessionRow) -> bool:
         return text_index.agrees_with_entries(self._db, row.number)
 
     # Keys of appends
 
-    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
         if key.startswith(MADE_PREFIX):
             oldest = max(row.born, row.end - KEYS_KEPT)
             ids = build_entry_ids(row.number, oldest, row.end)
@@ -488,11 +488,11 @@ class SqliteTransaction(Transaction):
             rows = self._db.execute(_FIND_CALLERS_KEY, (row.number, key, low))
         return KeyUse(*rows[0]) if rows else None
 
-    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         ids = build_entry_ids(row.number, row.born, row.end)
         return [KeyUse(*fields) for fields in self._db.execute(_READ_KEYS, (*ids, limit))]
 
-    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         rows = self._db.execute(_FIND_KEPT_KEY, (row.number, row.life, key))
         if not rows:
             return None
@@ -500,26 +500,26 @@ class SqliteTransaction(Transaction):
         _, _, _, first, count, generation, joined = fields
         return KeyUse(key, first, count, generation), split_checksums(joined)
 
-    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         for use in uses:
-            joined = b"".join(await self.read_checksums(row, use))
+            joined = b"".join(self.read_checksums(row, use))
             fields = (row.number, row.life, *use, joined)
             self._db.execute(_KEEP_KEY, (*fields, compute_row_checksum(*fields)))
 
     # The journal
 
-    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
         rows = self._db.execute(_FIND_LINE, (row.number, row.life, key))
         return _build_line(row, rows[0]) if rows else None
 
-    async def read_lines(
+    def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
         query = _READ_CHANGES if changes_only else _READ_LINES
         params = (row.number, row.life, -1 if limit is None else limit)
         return [_build_line(row, fields) for fields in self._db.execute(query, params)]
 
-    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
         _, _, generation = rules.parse_version(line.version)
         fields = (
             row.number,
@@ -537,12 +537,10 @@ class SqliteTransaction(Transaction):
         )
         self._db.execute(_INSERT_LINE, (*fields, compute_row_checksum(*fields)))
 
-    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
         self._db.execute(_MARK_UNDONE, (by, row.number, row.life, key))
 
-    async def delete_old_parts(
-        self, row: SessionRow, lines: Collection[str], keys_max: int
-    ) -> None:
+    def delete_old_parts(self, row: SessionRow, lines: Collection[str], keys_max: int) -> None:
         life = row.number, row.life
         self._db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", life)
         self._db.execute(
@@ -562,22 +560,22 @@ class SqliteTransaction(Transaction):
 
     # Snapshots
 
-    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
         rows = self._db.execute(_FIND_SNAPSHOT, (row.number, row.life, snapshot_id))
         return _build_snapshot(row, rows[0]) if rows else None
 
-    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
         rows = self._db.execute(_READ_SNAPSHOTS, (row.number, row.life))
         return [_build_snapshot(row, fields) for fields in rows]
 
-    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
         ((count,),) = self._db.execute(
             "SELECT count(*) FROM snapshot WHERE session = ? AND (? OR life = ?)",
             (row.number, all_lives, row.life),
         )
         return int(count)
 
-    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
         fields = (
             row.number,
             row.life,
@@ -590,7 +588,7 @@ class SqliteTransaction(Transaction):
         )
         self._db.execute(_INSERT_SNAPSHOT, (*fields, compute_row_checksum(*fields)))
 
-    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
         self._db.execute(
             "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
             (row.number, row.life, snapshot_id),
@@ -598,16 +596,14 @@ class SqliteTransaction(Transaction):
 
     # Quarantine
 
-    async def insert_quarantine(
-        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
-    ) -> None:
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
         now_ms = self._db.now_ms()
         self._db.execute_many(
             "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
             [(row.number, position, why, now_ms, raw) for position, why, raw in entries],
         )
 
-    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
         rows = self._db.execute(
             "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
             (row.number,),
@@ -616,17 +612,17 @@ class SqliteTransaction(Transaction):
 
     # Audit
 
-    async def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
+    def insert_audit_lines(self, session: str, lines: Sequence[StoredLine]) -> None:
         self._db.execute_many(
             "INSERT INTO audit VALUES (?, ?, ?, ?, ?)",
             [(self._db.namespace, session, *line) for line in lines],
         )
 
-    async def list_audits(self) -> list[str]:
+    def list_audits(self) -> list[str]:
         names = "SELECT DISTINCT session FROM audit WHERE namespace = ?"
         return [name for (name,) in self._db.execute(names, (self._db.namespace,))]
 
-    async def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
+    def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
         lines = "SELECT number, line, hash FROM audit WHERE namespace = ? AND session = ?"
         name = (self._db.namespace, session)
         if start is None:

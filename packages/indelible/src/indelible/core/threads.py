@@ -1,0 +1,125 @@
+"""The threads of an async backend: an operation is one hop to a thread and back.
+
+Any number of event loops may use them at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+from indelible.core import fork
+from indelible.core.batcher import AsyncBatcher, Pending
+from indelible.core.deadline import Deadline
+from indelible.core.uncancellable import UncancellableFuture
+from indelible.errors import ClosedError
+
+A = TypeVar("A")
+Q = TypeVar("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class WorkerThreads(Generic[Q, R]):
+    """Threads that send batches of requests, and threads for all other calls.
+
+    `senders` and the options of batches are those of `AsyncBatcher`; each event loop has one.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[Pending[Q, R]]], None],
+        *,
+        senders: int,
+        callers: int,
+        **batches: Any,
+    ) -> None:
+        self._send = send
+        self._senders = senders
+        self._callers = callers
+        self._batches = batches
+        self._lock: threading.Lock
+        self._batchers: dict[asyncio.AbstractEventLoop, AsyncBatcher[Q, R]]
+        self._sending: ThreadPoolExecutor
+        self._calling: ThreadPoolExecutor
+        self._reset()
+        fork.register(after_in_child=self._reset)
+
+    async def send(self, request: Q, deadline: Deadline) -> R:
+        """Send a request in a batch; a cancelled caller is released when it has ended."""
+        return await self._get_batcher().run(request, deadline)
+
+    async def call(self, function: Callable[[A], T], argument: A) -> T:
+        """Call a function; a cancelled caller is released at once, and the function goes on."""
+        return await asyncio.wrap_future(_submit(self._calling, function, argument))
+
+    async def finish(self, function: Callable[[A], T], argument: A) -> T:
+        """Call a function; a cancelled caller is released when it has ended."""
+        return (await _wait(_submit(self._calling, function, argument))).result()
+
+    async def close(self) -> None:
+        """Finish the calls that were begun before. Later ones are a `ClosedError`."""
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is not None:
+            await batcher.close()
+        await loop.run_in_executor(None, self._sending.shutdown)
+        await loop.run_in_executor(None, self._calling.shutdown)
+
+    def _reset(self) -> None:
+        """Begin without threads: they start when they are needed, also in a forked child."""
+        self._lock = threading.Lock()
+        self._batchers = {}
+        self._sending = ThreadPoolExecutor(self._senders, thread_name_prefix="indelible-write")
+        self._calling = ThreadPoolExecutor(self._callers, thread_name_prefix="indelible-call")
+
+    def _get_batcher(self) -> AsyncBatcher[Q, R]:
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is None:
+            batcher = AsyncBatcher(self._send_batch, senders=self._senders, **self._batches)
+            with self._lock:
+                open_ = {each: b for each, b in self._batchers.items() if not each.is_closed()}
+                self._batchers = {**open_, loop: batcher}
+        return batcher
+
+    async def _send_batch(self, batch: list[Pending[Q, R]]) -> None:
+        """Send a batch in a thread, and wait for it even if a caller is cancelled."""
+        try:
+            # A copy: if Ctrl-C interrupts this thread, the batcher goes on without the batch.
+            sent = _submit(self._sending, self._send, list(batch))
+        except ClosedError as error:
+            for pending in batch:
+                pending.fail(error)
+        else:
+            await _wait(sent)
+
+
+def _submit(threads: ThreadPoolExecutor, function: Callable[[A], T], argument: A) -> Future[T]:
+    """Call a function in a thread, with the context variables of the caller."""
+    try:
+        return threads.submit(copy_context().run, function, argument)
+    except RuntimeError:
+        # Another event loop has closed the store meanwhile.
+        raise ClosedError("the store is closed") from None
+
+
+async def _wait(outcome: Future[T]) -> Future[T]:
+    """Wait for the end of a call, even if the caller is cancelled."""
+    loop = asyncio.get_running_loop()
+    done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
+
+    def wake(_: Future[T]) -> None:
+        # A loop that was closed meanwhile has no callers left.
+        with suppress(RuntimeError):
+            # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
+            loop.call_soon_threadsafe(done.set_result, None)
+
+    outcome.add_done_callback(wake)
+    await done
+    return outcome
