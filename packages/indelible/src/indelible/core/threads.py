@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -50,9 +50,9 @@ class WorkerThreads(Generic[Q, R]):
         self._reset()
         fork.register(after_in_child=self._reset)
 
-    async def send(self, request: Q, deadline: Deadline) -> R:
+    def send(self, request: Q, deadline: Deadline) -> Coroutine[Any, Any, R]:
         """Send a request in a batch; a cancelled caller is released when it has ended."""
-        return await self._get_batcher().run(request, deadline)
+        return self._get_batcher().run(request, deadline)
 
     async def call(self, function: Callable[[A], T], argument: A) -> T:
         """Call a function; a cancelled caller is released at once, and the function goes on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
     read,
@@ -63,7 +63,7 @@ GROUP_WAIT_S: Final = 0.25
 LAST_ATTEMPT: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt(Operation[R]):
     """Use a connection once."""
 
@@ -71,7 +71,7 @@ class Attempt(Operation[R]):
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendInGroup(Operation[str | None]):
     """Send an append with those that wait; its version, or None if its guard did not hold."""
 
@@ -79,7 +79,7 @@ class SendInGroup(Operation[str | None]):
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pause(Operation[None]):
     """Wait before the next attempt."""
 
@@ -148,7 +148,8 @@ class PostgresClient:
         """Perform one operation, with all its retries."""
         deadline = Deadline(self._options.timeout_s)
         if isinstance(op, Append):
-            return cast(Plan[R], self._append(op, deadline))
+            plan: Plan[Any] = self._append(op, deadline)
+            return plan
         handler = find_handler(op)
         return self._retry(deadline, lambda db: handler(db, op))
 
@@ -195,7 +196,7 @@ class PostgresClient:
         # what is visible.
         if op.expected_item is None and not alone:
             try:
-                version = yield from perform(SendInGroup(op, deadline))
+                version: str | None = yield SendInGroup(op, deadline)
                 if version is not None:
                     return build_result(op, version)
             except KeyUsedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -61,10 +61,9 @@ class AsyncPostgresBackend:
             self._pool.loop = asyncio.get_running_loop()
         await self._run(self._client.prepare())
 
-    async def perform(self, op: Operation[R]) -> R:
+    def perform(self, op: Operation[R]) -> Coroutine[Any, Any, R]:
         """Perform one operation, with all its retries; a cancelled write is waited for."""
-        plan = self._client.perform(op)
-        return await (self._run_write(plan) if is_write(op) else self._run(plan))
+        return self._run(self._client.perform(op), writes=is_write(op))
 
     async def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
@@ -83,36 +82,23 @@ class AsyncPostgresBackend:
         await self._threads.close()
         self._client.close()
 
-    async def _run(self, plan: Plan[R]) -> R:
-        async def execute(op: Operation[Any]) -> Any:
-            return await self._execute(op, self._threads.call)
-
-        return await self._run_plan(plan, execute)
-
-    async def _run_write(self, plan: Plan[R]) -> R:
-        """Run a plan to its end; if the task is cancelled meanwhile, raise that then."""
+    async def _run(self, plan: Plan[R], *, writes: bool = False) -> R:
+        """Run a plan; if it writes, to its end, although the task may be cancelled meanwhile."""
         cancelled: asyncio.CancelledError | None = None
 
         async def execute(op: Operation[Any]) -> Any:
             nonlocal cancelled
             try:
-                return await self._execute(op, self._threads.finish)
+                return await self._begin(op, writes=writes)
             except asyncio.CancelledError as error:
+                if not writes:
+                    raise
                 cancelled = error
                 if isinstance(op, Pause):
                     return None
                 # An append is sent again, with its key; other writes end here.
                 raise OutcomeUnknownError("it was cancelled: it may have landed") from None
 
-        try:
-            return await self._run_plan(plan, execute)
-        finally:
-            if cancelled is not None:
-                raise cancelled
-
-    async def _run_plan(
-        self, plan: Plan[R], execute: Callable[[Operation[Any]], Awaitable[Any]]
-    ) -> R:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._running.add(ended)
@@ -122,16 +108,18 @@ class AsyncPostgresBackend:
         finally:
             ended.cancel()
             self._running.discard(ended)
+            if cancelled is not None:
+                raise cancelled
 
-    async def _execute(
-        self, op: Operation[Any], call: Callable[[Callable[..., Any], Any], Awaitable[Any]]
-    ) -> Any:
-        """Perform an operation of a plan."""
+    def _begin(self, op: Operation[Any], *, writes: bool) -> Awaitable[Any]:
+        """Begin an operation of a plan."""
         match op:
             case SendInGroup():
-                return await self._threads.send(op.append, op.deadline)
+                return self._threads.send(op.append, op.deadline)
+            case Attempt() if writes:
+                return self._threads.finish(self._client.attempt, op)
             case Attempt():
-                return await call(self._client.attempt, op)
+                return self._threads.call(self._client.attempt, op)
             case Pause():
-                return await asyncio.sleep(op.seconds)
+                return asyncio.sleep(op.seconds)
         raise AssertionError(f"{op} is not an operation of a client's plan")
