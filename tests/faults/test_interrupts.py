@@ -79,15 +79,27 @@ def slots_held(store):
             return 0
 
 
-def check(store, session, adds, where):
+def list_outcomes(engine, adds):
+    """What a session may show after an interrupted call and two more messages.
+
+    A server may still perform what was sent when its connection is closed: behind later calls, too.
+    """
+    before, later = [message.content for message in BEFORE], ["next", "other"]
+    yield [*before, *later]
+    for place in range(1 if engine in EMBEDDED else len(later) + 1):
+        if adds is None:
+            yield [*before[:1], *later[place:]]
+        else:
+            yield [*before, *later[:place], *adds, *later[place:]]
+
+
+def check(store, engine, session, adds, where):
     """Both threads can write, and the interrupted call left all of its entries or none."""
     here, other = Thread("the same"), Thread("another")
     here.run(store.add_message, session, "user", "next")
     other.run(store.add_message, session, "user", "other")
     seen = other.run(contents, store, session)
-    before = [message.content for message in BEFORE]
-    allowed = [before, before[:1] if adds is None else before + adds]
-    assert seen in [[*each, "next", "other"] for each in allowed], where
+    assert seen in list_outcomes(engine, adds), where
     assert slots_held(store) == 0, where
 
 
@@ -106,7 +118,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
             store.add_messages(session, BEFORE)
         point, error = interrupted(partial(do, store, session, snapshot), at, beneath=BENEATH)
         assert error is not None or not point.fired, point.where
-        check(store, session, adds, point.where)
+        check(store, engine, session, adds, point.where)
         if not point.fired:
             break
     assert at > 10
