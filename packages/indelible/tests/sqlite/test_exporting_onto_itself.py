@@ -31,7 +31,7 @@ def refuse_export(target):
     """An export to the target is refused, and what was stored stays."""
     with indelible.open("real/agent.db") as store:
         store.add_message("s", "user", "hello")
-        with pytest.raises(UsageError, match="is a SQLite database, or belongs to one"):
+        with pytest.raises(UsageError, match="is a SQLite database that is in use"):
             store.export(target)
         assert store.verify().ok
         assert [message.content for message in store.get_history("s")] == ["hello"]
@@ -43,31 +43,74 @@ def test_no_spelling_of_a_name_reaches_the_store(folder, end, parent):
     refuse_export(f"{parent}/agent.db{end}")
 
 
-@pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_link_to_a_store_is_refused(folder, link):
-    link(folder / "real/agent.db", "out.jsonl")
+def test_a_link_to_a_store_is_refused(folder):
+    refuse_export("opened.db")
+
+
+def test_the_second_name_of_a_store_is_replaced_and_the_store_stays(folder):
+    os.link("real/agent.db", "out.jsonl")
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        assert store.export("out.jsonl").entries == 1
+    with indelible.open("real/agent.db") as store:
+        assert [message.content for message in store.get_history("s")] == ["hello"]
+
+
+def test_a_store_in_which_nothing_was_done_yet_is_refused(folder):
+    with (
+        indelible.open("real/agent.db") as store,
+        pytest.raises(UsageError, match="is in use"),
+    ):
+        store.export("real/agent.db")
+
+
+def test_a_refused_export_leaves_the_locks_of_the_store(folder):
+    """Whoever opens the file of a database and closes it drops the locks of its process."""
+    change = (
+        "import sqlite3; file = sqlite3.connect('real/agent.db', timeout=0);"
+        " print(file.execute('PRAGMA journal_mode=delete').fetchone())"
+    )
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        for end in ("", *SIDE_FILES):
+            with pytest.raises(UsageError):
+                store.export(f"real/agent.db{end}")
+        done = subprocess.run(
+            [sys.executable, "-c", change], capture_output=True, text=True, check=False
+        )
+        assert "locked" in done.stderr
+
+
+@pytest.mark.parametrize("end", SIDE_FILES)
+def test_a_link_to_a_side_file_is_refused(folder, end):
+    Path("out.jsonl").symlink_to(f"real/agent.db{end}")
     refuse_export("out.jsonl")
 
 
 @pytest.mark.parametrize("end", ["-wal", "-shm"])
-@pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_link_to_a_side_file_is_replaced_and_the_file_stays(folder, end, link):
+def test_the_second_name_of_a_side_file_is_replaced_and_the_file_stays(folder, end):
     with indelible.open("real/agent.db") as store:
         store.add_message("s", "user", "hello")
         before = Path(f"real/agent.db{end}").stat().st_ino
-        link(folder / f"real/agent.db{end}", "out.jsonl")
+        os.link(folder / f"real/agent.db{end}", "out.jsonl")
         assert store.export("out.jsonl").entries == 1
         assert Path(f"real/agent.db{end}").stat().st_ino == before
         assert store.verify().ok
         assert [message.content for message in store.get_history("s")] == ["hello"]
 
 
-def test_another_database_is_not_replaced_either(folder):
+def test_another_database_is_not_replaced_while_it_is_open(folder):
     with indelible.open("memory:") as store:
         store.add_message("s", "user", "hello")
-        with pytest.raises(UsageError, match="is a SQLite database"):
-            store.export("real/agent.db")
+        with indelible.open("real/agent.db") as other:
+            other.add_message("s", "user", "hello")
+            with pytest.raises(UsageError, match="is a SQLite database"):
+                store.export("real/agent.db")
+        with pytest.raises(UsageError, match="belongs to one"):
+            store.export("real/agent.db-wal")
         assert store.export("alone-journal").entries == 1
+        Path("user").mkdir()
+        assert store.export("user-journal").entries == 1
 
 
 async def test_an_async_store_refuses_too(tmp_path):
@@ -155,11 +198,23 @@ def test_an_open_file_of_the_store_is_refused(folder, end):
         store.add_message("s", "user", "hello")
         with (
             Path(f"real/agent.db{end}").open("r+", encoding="latin-1") as file,
-            pytest.raises(UsageError, match="is a SQLite database, or belongs to one"),
+            pytest.raises(UsageError, match="is a SQLite database that is in use"),
         ):
             store.export(file)
         assert store.verify().ok
         assert [message.content for message in store.get_history("s")] == ["hello"]
+
+
+@pytest.mark.parametrize("mode", ["a", "r+"])
+def test_a_stream_without_a_name_is_refused_if_it_writes_to_the_store(folder, mode):
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        descriptor = os.open("real/agent.db", os.O_RDWR | os.O_APPEND)
+        with (
+            os.fdopen(descriptor, mode, encoding="latin-1") as file,
+            pytest.raises(UsageError, match="is in use"),
+        ):
+            store.export(file)
 
 
 @pytest.mark.parametrize("target", ["pipe", "sub", ""])

@@ -81,8 +81,7 @@ _KINDS = {
 
 # The name of an incomplete export, before random digits.
 PARTIAL_PREFIX = ".indelible-export-"
-# How a SQLite file begins, and how the names of the files end that SQLite keeps beside it.
-_DATABASE_HEADER = b"SQLite format 3\0"
+# How the names of the files end that SQLite keeps beside a database.
 _SIDE_FILE_ENDINGS = ("-wal", "-shm", "-journal")
 
 Write = Callable[[str], object]
@@ -461,9 +460,7 @@ def open_output(target: str | os.PathLike[str] | TextIO) -> Iterator[Write]:
             raise UsageError(
                 f"an export goes to a path or a text file, not a {type(target).__name__}"
             )
-        name = getattr(target, "name", None)
-        if isinstance(name, str):
-            _refuse_database(Path(name))
+        _refuse_database(_find_file(target))
         yield target.write
         return
     path = Path(target)
@@ -483,17 +480,30 @@ def open_output(target: str | os.PathLike[str] | TextIO) -> Iterator[Write]:
         raise
 
 
-def _refuse_database(path: Path) -> None:
-    """Raise if a file is a SQLite database, such as the store itself, or belongs to one."""
-    is_database = False
-    if path.is_file():
-        with path.open("rb") as file:
-            is_database = file.read(len(_DATABASE_HEADER)) == _DATABASE_HEADER
+def _find_file(stream: TextIO) -> str:
+    """Return the name of the file that a stream writes to; any other name if it is none."""
+    try:
+        # A link, where the system has such links.
+        return f"/dev/fd/{stream.fileno()}"
+    except (AttributeError, OSError, ValueError):
+        return ""
+
+
+def _refuse_database(target: str | os.PathLike[str]) -> None:
+    """Raise if a file is a SQLite database that is in use, such as the store, or belongs to one.
+
+    Only names are looked at: who opens a database and closes it again drops all locks that this
+    process holds on it.
+    """
+    path = Path(os.path.realpath(target))
     ending = next((each for each in _SIDE_FILE_ENDINGS if path.name.endswith(each)), "")
-    if is_database or (ending and path.with_name(path.name.removesuffix(ending)).exists()):
+    base = path.with_name(path.name.removesuffix(ending) or path.name)
+    # The log stays beside a database for as long as that is open.
+    in_use = any(base.with_name(base.name + each).exists() for each in _SIDE_FILE_ENDINGS)
+    if in_use or (ending and base.is_file()):
         raise UsageError(
-            f"{path} is a SQLite database, or belongs to one; nothing was written. Use another"
-            " file."
+            f"{target} is a SQLite database that is in use, or belongs to one; nothing was written."
+            " Use another file."
         )
 
 
