@@ -12,7 +12,6 @@ from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite import SqliteDatabase
-from indelible.backends.sqlite.readers import READERS_MAX
 from indelible.core.embedded import EmbeddedBackend
 from tests.support import postgres_server
 from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
@@ -70,13 +69,14 @@ def slots_held(store):
     """How many slots are taken, while no call is under way."""
     match backend := store._backend:
         case EmbeddedBackend(_database=SqliteDatabase(readers=readers)):
-            return READERS_MAX - len(readers._pool.idle)
+            leased = [readers._slots]
         case RedisBackend():
             return sum(each.batcher.sending for each in backend.find_servers().channels.values())
         case PostgresBackend():
             return backend.batcher.sending + backend.pool.held
         case _:
-            return 0
+            leased = []
+    return sum(each.held for each in leased)
 
 
 def list_outcomes(engine, adds):

@@ -173,7 +173,7 @@ def test_every_connection_is_on_its_guard(file):
     with indelible.open(file) as store:
         contents(store)
         engine = database_of(store)
-        readers = [reader.connection for reader in engine.readers._readers]
+        readers = [reader.connection for reader in engine.readers._slots.things]
         opened = [connection for connection in readers if connection is not None]
         assert opened
         for connection in (engine.writer._connection, *opened):

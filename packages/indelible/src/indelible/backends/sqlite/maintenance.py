@@ -14,7 +14,10 @@ _ENDED_BY_DAMAGE = f"""
     SELECT name, id & 4294967295 FROM (SELECT number, born, namespace, name FROM session) JOIN entry
     ON id = (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
     WHERE id >= (number << 32 | born) AND deadline <= ?
-    AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)"""
+    AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)
+    LIMIT ?"""
+# A damaged file may have very many of them.
+_NAMED_MAX = 100
 
 
 def scrub(db: SqliteConnection) -> tuple[str, ...]:
@@ -63,7 +66,7 @@ def check_engine(db: SqliteConnection) -> tuple[str, ...]:
                 problems.append(f"{damaged}: their checksum does not match")
         problems += [
             f"entry {position} of session {name!r}, which says when its time is over, is damaged"
-            for name, position in db.execute(_ENDED_BY_DAMAGE, (db.now_ms(),))
+            for name, position in db.execute(_ENDED_BY_DAMAGE, (db.now_ms(), _NAMED_MAX))
         ]
     except FormatError as error:
         # Report what was found before the check had to end.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, SqliteConnection
-from indelible.core.connection_pool import ConnectionPool
+from indelible.core.leases import Lease, Slots
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
 R = TypeVar("R")
@@ -18,28 +19,19 @@ READERS_MAX = 8
 
 
 class Reader:
-    """A place for one connection, which the first read in it opens."""
+    """A slot for one connection."""
 
-    __slots__ = ("connection", "lock")
+    __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
         self.connection: SqliteConnection | None = None
-        # Held by each read. Reads take it by `with` alone, which cannot be interrupted halfway.
-        self.lock = threading.Lock()
-
-    def abandon(self, error: BaseException) -> None:
-        """End a read that failed; close a connection that may be in a bad state."""
-        connection = self.connection
-        if isinstance(error, Exception) and not isinstance(error, MemoryStoreBackendError):
-            with suppress(MemoryStoreError):
-                if connection is not None and connection.in_transaction:
-                    connection.execute(ROLLBACK)
-                return
-        self.close(checkpoint=False)
+        # Whether a read is under way; if so in a free slot, it was interrupted.
+        self.busy = False
 
     def close(self, *, checkpoint: bool) -> None:
         """Close the connection; the next read opens another."""
         connection, self.connection = self.connection, None
+        self.busy = False
         if connection is not None:
             connection.close(checkpoint=checkpoint)
 
@@ -50,72 +42,87 @@ class Readers:
     def __init__(self, connect: Callable[[], SqliteConnection], *, wait_s: float) -> None:
         self._connect = connect
         self._wait_s = wait_s
+        self._slots = Slots(Reader() for _ in range(READERS_MAX))
+        # All of them, while this process forks.
+        self._pausing: list[Lease] = []
+        # Connections of a parent process.
+        self._inherited: list[SqliteConnection | None] = []
         self._closed = False
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin without connections, also in a forked child."""
-        self._readers = [Reader() for _ in range(READERS_MAX)]
-        self._pool = ConnectionPool(self._readers)
-        # Those whose lock is held because this process forks.
-        self._paused: list[Reader] = []
 
     def run(self, work: Callable[[SqliteConnection], R]) -> R:
         """Run something that only reads, in one state of the file."""
+        lease = Lease()
         try:
-            return self._run(self._pool, work)
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                # Other threads may still use readers of the old pool: the locks keep them apart.
-                self._pool = ConnectionPool(self._readers)
-            raise
-
-    def _run(self, pool: ConnectionPool[Reader], work: Callable[[SqliteConnection], R]) -> R:
-        reader = pool.take(self._wait_s)
-        if reader is None:
-            raise BusyError(f"all {READERS_MAX} readers stayed in use; nothing was read")
-        try:
-            with reader.lock:
+            reader = self._borrow(lease)
+            try:
                 return self._read(reader, work)
+            finally:
+                if reader.busy or self._closed:
+                    reader.close(checkpoint=not reader.busy)
         finally:
-            pool.give_back(reader)
+            lease.held = False
+            self._slots.wake()
 
     def _read(self, reader: Reader, work: Callable[[SqliteConnection], R]) -> R:
-        if self._closed:
-            raise ClosedError("the store is closed")
         connection = reader.connection
-        if connection is None or connection.in_transaction:
-            # The thread that began the transaction was interrupted again, before it could clean up.
+        if reader.busy or connection is None:
             reader.close(checkpoint=False)
             connection = reader.connection = self._connect()
+        reader.busy = True
         try:
             connection.execute(BEGIN_READ)
             result = work(connection)
             connection.execute(END_READ)
-        except BaseException as error:
-            reader.abandon(error)
+        except MemoryStoreBackendError:
+            # The connection may be in a bad state: it stays marked, and is closed.
             raise
+        except Exception:
+            with suppress(MemoryStoreError):
+                if connection.in_transaction:
+                    connection.execute(ROLLBACK)
+                reader.busy = False
+            raise
+        reader.busy = False
         return result
 
+    def _borrow(self, lease: Lease) -> Reader:
+        deadline = time.monotonic() + self._wait_s
+        reader = self._slots.take(lease, lambda: deadline - time.monotonic())
+        if reader is None:
+            raise BusyError(f"all {READERS_MAX} readers stayed in use; nothing was read")
+        if self._closed:
+            raise ClosedError("the store is closed")
+        return reader
+
     def close(self) -> None:
-        """Wait for the reads that are running, then close."""
+        """Close every idle reader; those in use are closed when they are returned."""
         self._closed = True
-        for reader in self._readers:
-            with reader.lock:
-                reader.close(checkpoint=True)
+        leases = [Lease() for _ in self._slots.things]
+        try:
+            for lease in leases:
+                reader = self._slots.try_take(lease)
+                if reader is not None:
+                    reader.close(checkpoint=True)
+        finally:
+            for lease in leases:
+                lease.held = False
+            self._slots.wake_all()
 
     def pause(self) -> None:
-        """Before a fork: wait for the reads that are running, and close the file."""
-        for reader in self._readers:
-            reader.lock.acquire()
-            self._paused.append(reader)
+        """Before a fork: wait until all are returned, and close them."""
+        self._pausing = [Lease() for _ in self._slots.things]
+        for lease in self._pausing:
+            reader = self._slots.take(lease, lambda: math.inf)
+            assert reader is not None
             reader.close(checkpoint=False)
 
     def resume(self, *, in_child: bool) -> None:
-        """After a fork: let reads continue."""
+        """After a fork; no thread of the child has a reader."""
+        for lease in self._pausing:
+            lease.held = False
         if in_child:
-            # A thread of the parent may have been about to take or give back a reader.
-            self._begin()
-        else:
-            while self._paused:
-                self._paused.pop().lock.release()
+            # If Ctrl-C came before all were closed, these are the parent's: a child must not use or
+            # close them.
+            self._inherited += [reader.connection for reader in self._slots.things]
+            self._slots = Slots(Reader() for _ in range(READERS_MAX))
+        self._slots.wake_all()

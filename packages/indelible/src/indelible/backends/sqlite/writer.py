@@ -36,6 +36,7 @@ class SqliteWriter(BatchWriter):
         self._closed = False
         # Whether the lock is held because this process forks.
         self._paused = False
+        self._inherited: SqliteConnection | None = None
 
     def begin(self) -> SqliteTransaction:
         """Begin a transaction that holds the write lock of the file."""
@@ -72,7 +73,9 @@ class SqliteWriter(BatchWriter):
     def resume(self, *, in_child: bool) -> None:
         """After a fork: let writes continue."""
         if in_child:
-            # One of the parent's threads may hold the lock.
+            # If Ctrl-C came before the file was closed, this is the parent's connection, which a
+            # child must not use or close; and one of the parent's threads may hold the lock.
+            self._inherited, self._connection = self._connection, None
             self._lock = threading.Lock()
             self._paused = False
         elif self._paused:
