@@ -7,6 +7,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import apsw
+
 import indelible
 from tests.support import store_workers
 from tests.support.ledger import SESSION, Write, check
@@ -95,7 +97,11 @@ def test_a_loop_that_leaves_before_it_is_told_does_not_take_the_writing_thread_w
         await asyncio.sleep(0)
         return task
 
+    # The write waits for another program, so that it ends when the loop has begun to wait for it.
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
     abandoned = leaving.run_until_complete(begin())
+    other.close()
     assert leaving.told.wait(STUCK_S)
     leaving.close()
     leaving.left.set()
