@@ -30,7 +30,7 @@ from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import TraceHeader, TraceOperation, write_trace
 from memory_contract.traces.recorder import get_trace_writer
 from memory_contract.traces.regression_test import build_store_source
-from memory_contract.traces.replay.plan import build_plan
+from memory_contract.traces.replay.plan import TEXT_CHARS_MIN, build_plan
 from memory_contract.traces.replay.scheduler import plan_rounds
 from memory_contract.traces.shrink import write_small_trace
 from tests.support.kit import goldfish_stores
@@ -273,6 +273,22 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
     assert len(load_trace(tape.path, session="s").lines) == 3
     with pytest.raises(HistoryError, match="holds no operation of session 'nobody'"):
         load_trace(tape.path, session="nobody")
+
+
+def test_a_trace_may_ask_for_as_much_text_as_is_made(tape, monkeypatch):
+    # The fixture's are smaller than any made-up text, and of `e` nothing is said.
+    tape.call("append", ids=("c",), sizes=(100,))
+    tape.call("append", ids=("d", "e"), sizes=(20,))
+    tape.explained()
+    made = 3 * TEXT_CHARS_MIN + 100 + 20
+    monkeypatch.setattr("memory_contract.traces.replay.TEXT_CHARS_MAX", made)
+    trace = load_trace(tape.path)
+    plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=1)
+    texts = [message["content"] for step in plan.steps for message in step.call.messages]
+    assert sum(map(len, texts)) == made
+    monkeypatch.setattr("memory_contract.traces.replay.TEXT_CHARS_MAX", made - 1)
+    with pytest.raises(HistoryError, match=f"asks for {made} characters of text"):
+        load_trace(tape.path)
 
 
 class WipesSnapshots:
