@@ -9,6 +9,7 @@ from memory_contract import Adapter, Refused, Unreachable, check
 from memory_contract.handles import find_flavours
 from memory_contract.report.text import reproduce
 from memory_contract.targets import TargetError, find_factory_source, probe, resolve
+from memory_contract.targets.factory import write_factory
 from tests.support.kit import class_stores
 from tests.support.kit.goldfish_stores import RIGHT
 
@@ -92,6 +93,17 @@ def test_the_factory_of_a_store_of_many_sessions_takes_none():
     ) as refused:
         resolve("tests.support.kit.class_stores:PathAndSession")
     assert refused.value.hint == shown("PathAndSession")
+
+
+def test_the_factory_of_stores_of_one_session_says_so():
+    source = write_factory(
+        class_stores.PathAndSession, "tests.support.kit.class_stores:PathAndSession"
+    )
+    assert source.endswith(
+        "def make_store(session_id, workspace):\n"
+        "    return PathAndSession(...)"
+        "  # for this session, with its data in the folder `workspace`\n"
+    )
 
 
 @pytest.mark.parametrize(
