@@ -36,7 +36,7 @@ VERSIONS := 3.11 3.12 3.13
 find_python = $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/$(1).*/bin/python$(1)) \
 	$(wildcard $(addsuffix /python$(1),$(subst :, ,$(PATH)))))
 INSTALLED = $(foreach version,$(VERSIONS),$(if $(call find_python,$(version)),$(version)))
-# The versions of pytest that goldens are tried on; `make test` takes the first and the last.
+# The versions of pytest that goldens are tried on; `make test` takes the newest, `make test-exhaustive` the oldest.
 PYTESTS := 8.0 8.4 9.0 newest
 
 .PHONY: help demo quick test test-exhaustive test-pythons test-oldest test-browser test-matrix test-frameworks frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-search bench-langgraph bench-peers lock clean
@@ -69,7 +69,7 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
 # Checking types and installing an environment each use one core, so they run side by side.
-test: $(READY) ## Everything that must hold, on real engines and processes
+test: $(READY) ## Lint and the tests, on real engines and processes, but what only repeats a proof
 	$(MAKE) --jobs 2 --output-sync lint test-oldest $(ENGINES)/.ready $(PGBOUNCER)/.ready
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not exhaustive"
 
@@ -118,7 +118,7 @@ test-browser: $(READY) ## The inspector, and the page of a report, in Debian's C
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
 	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_plugin_matrix.py
 
-test-frameworks: $(READY) frameworks ## The kit beside every framework, also those that are too large for `make test`
+test-frameworks: $(READY) frameworks ## The kit beside every framework, also those that are too large for `make test-exhaustive`
 	$(BIN)/pytest $(KIT_TESTS)/targets/test_targets_beside.py
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own

@@ -322,17 +322,37 @@ def test_what_is_written_down_as_a_deviation_is_no_failure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("case", "mode"), [("append_storm", "processes"), ("clock_jumps", "blocking")]
+    ("store", "case", "mode", "reason"),
+    [
+        ("EndsItsProcess", "append_storm", "processes", "a worker process ended"),
+        ("EndsItsProcess", "clock_jumps", "blocking", "a worker process ended"),
+        (
+            "EndsItsProcessAtOnce",
+            "clock_jumps",
+            "blocking",
+            "append on c-1: a worker process ended, with the store open in it",
+        ),
+        ("OpensInOneProcess", "append_storm", "processes", "a worker process ended"),
+        (
+            "OpensInOneProcess",
+            "clock_jumps",
+            "blocking",
+            "opening the store: a worker process ended",
+        ),
+    ],
 )
-def test_a_store_that_ends_its_process_is_not_told_as_a_failure_of_the_kit(case, mode):
+def test_a_store_that_ends_its_process_is_not_told_as_a_failure_of_the_kit(
+    store, case, mode, reason, monkeypatch
+):
+    monkeypatch.setenv("ONE_PROCESS", str(os.getpid()))
     (known,) = select([], [case])
-    subject = StoreUnderTest(Adapter(open=under_test.EndsItsProcess, name="ends"))
+    subject = StoreUnderTest(Adapter(open=getattr(under_test, store), name="ends"))
     try:
         result = run_round(known, mode, subject, 1)
     finally:
         subject.close()
     assert result.verdict == "UNKNOWN"
-    assert result.reason == "a worker process ended, with the store open in it"
+    assert result.reason == reason
 
 
 @pytest.mark.parametrize("name", ["Exits", "CancelsItself"])

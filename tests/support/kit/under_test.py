@@ -316,6 +316,25 @@ class EndsItsProcess(HandleOnAList):
         super().append(session, messages)
 
 
+class EndsItsProcessAtOnce(HandleOnAList):
+    """Takes its process along with the first append."""
+
+    def __init__(self, workspace):
+        super().__init__()
+
+    def append(self, session, messages):
+        os._exit(1)
+
+
+class OpensInOneProcess(HandleOnAList):
+    """Takes every process along that opens it, but the one that the environment names."""
+
+    def __init__(self, workspace):
+        if str(os.getpid()) != os.environ["ONE_PROCESS"]:
+            os._exit(1)
+        super().__init__()
+
+
 class SeesModules:
     """A worker plugin that says what its process has imported."""
 

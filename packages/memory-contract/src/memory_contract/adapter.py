@@ -150,16 +150,14 @@ class Adapter:
     server: str | None = field(default=None, repr=False)
     # Called after each case with its workspace and sessions, to remove data outside of the folder.
     discard: Callable[[Path, Iterable[str]], None] | None = None
-    # Capabilities that were tried already, or need not be. Those that are not claimed get no
-    # further note.
+    # Capabilities that were tried already. Those that are not claimed get no further note.
     tried: Collection[str] = ()
     # What a reader of the report should know about this target.
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        unasked = {"pop"} if self.keeps_last is not None else frozenset[str]()
-        object.__setattr__(self, "capabilities", frozenset(self.capabilities) - unasked)
-        object.__setattr__(self, "tried", frozenset(self.tried) | unasked)
+        object.__setattr__(self, "capabilities", frozenset(self.capabilities))
+        object.__setattr__(self, "tried", frozenset(self.tried))
         if unknown := sorted(set(self.capabilities) - set(CAPABILITIES)):
             known = ", ".join(CAPABILITIES)
             raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")
@@ -185,8 +183,12 @@ class Adapter:
         return 1 if self.pairs or not self.batches else count
 
     def claims(self, needs: Iterable[str]) -> bool:
-        """Whether everything that a case needs is declared."""
-        return set(needs) <= set(self.capabilities)
+        """Whether everything that a case needs is declared, and asked of this store."""
+        return all(need in self.capabilities and self.is_asked(need) for need in needs)
+
+    def is_asked(self, capability: Capability) -> bool:
+        """Whether cases use a capability; a store that keeps the newest entries is not to pop."""
+        return capability != "pop" or self.keeps_last is None
 
     def factory(self, flavour: Flavour | None = None) -> Callable[..., Any]:
         """Return the function that opens a handle."""

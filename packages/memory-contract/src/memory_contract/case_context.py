@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from memory_contract.adapter import Adapter, Flavour, Message, Refused
 from memory_contract.calls import Call, Log, Program, ask, build_failure, build_success
@@ -29,6 +29,8 @@ from memory_contract.workers.pool import (
 from memory_contract.workers.races import race_processes, race_tasks, race_threads
 
 T = TypeVar("T")
+# What is blamed for an error before there is a handle.
+OPENING: Final = "opening the store"
 
 
 # How cases end. None is an `Exception`: cases that let a store raise catch those.
@@ -285,7 +287,7 @@ class CaseContext:
         return self._new_client(handle, settle, lambda: close(handle, loop))
 
     def _open_handle(self, workspace: Path, loop: Loop | None, server: str | None) -> Any:
-        with self.blame_store("opening the store"):
+        with self.blame_store(OPENING):
             return open_handle(self.adapter, workspace, self.flavour, loop, server)
 
     @contextmanager
@@ -316,7 +318,7 @@ class CaseContext:
         """
         worker = self.start_worker()
         try:
-            with self.blame_store("opening the store"):
+            with self.blame_store(OPENING):
                 if plugin is not None:
                     worker.ask("install_plugin", plugin)
                 worker.ask("open", workspace or self.workspace, self.flavour, server)
@@ -404,7 +406,7 @@ class CaseContext:
                 open_own = partial(self._open_handle, self.workspace, None, server)
                 logs = race_threads(programs, names, open_own=open_own, ready=ready)
         except (StoreRaised, Refused) as error:
-            self.add_error(error, "opening the store")
+            self.add_error(error, OPENING)
             raise
         for log in logs:
             self.add_log(log)

@@ -201,7 +201,8 @@ def run_contract(
         )
 
     try:
-        results.extend(run_all(subject, seed))
+        for result in run_all(subject, seed):
+            results.append(result)  # noqa: PERF402 -- `extend` need not keep them if one raises
     except KeyboardInterrupt as error:
         raise CheckInterrupted(build_report()) from error
     finally:

@@ -18,7 +18,7 @@ from typing import Final
 
 from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
+from memory_contract.case_context import OPENING, CaseContext, CaseFailed, Inconclusive
 from memory_contract.cases.case import Case
 from memory_contract.checker import judge
 from memory_contract.checker.search import STEPS_MAX
@@ -172,6 +172,8 @@ def _find_known_result(case: Case, mode: Mode, subject: StoreUnderTest) -> CaseR
     verdict: CaseVerdict = "NOT CLAIMED"
     if missing := sorted(case.needs - set(adapter.capabilities)):
         reason = f"{UNCLAIMED}{', '.join(missing)}"
+    elif not adapter.claims(case.needs):
+        reason = "a store that keeps only the newest entries is not asked to pop"
     elif case.durable and adapter.durability == "none":
         reason = "the store claims no durability"
     elif _REACHES.index(adapter.reach) < _REACHES.index(case.reach):
@@ -291,7 +293,9 @@ def run_round(
             call = context.raised_by.get(id(error))
             if isinstance(error, WorkerLost):
                 where = f"{call}: " if call else ""
-                verdict, reason = "UNKNOWN", f"{where}{error}, with the store open in it"
+                is_open = call is not None and call != OPENING
+                state = ", with the store open in it" if is_open else ""
+                verdict, reason = "UNKNOWN", f"{where}{error}{state}"
             elif call:
                 raised = build_case_failure(RAISED, f"{call} raised {format_error(error)}")
                 verdict, reason, failures = _add_proofs(context, raised)

@@ -151,7 +151,7 @@ CASES = {
             op("rollback", 9, snapshot="one"),
             read("", 12),
         ],
-        (0, 2, 3, 4),
+        (1, 3, 4),
     ),
     "flickering entry": (
         "a",
@@ -308,3 +308,39 @@ def test_a_lost_append_reads_like_this():
         "  Likely: w1 wrote back a list that it had read before (read-modify-write).\n"
         "  3 of 3 ops shown · 0 anomalies in 0 other sessions\n"
     )
+
+
+WRONG_ROLLBACK = [
+    append("a b", 0),
+    op("snapshot", 3, snapshot="one"),
+    op("trim", 6, keep=1),
+    op("rollback", 9, snapshot="one"),
+    read("b", 12),
+]
+# With each of these the search does not run.
+UNSEARCHED = {
+    "long": [append(f"c{at}", at) for at in range(20, 820, 4)],
+    "undone": [op("undo", 20), read("b", 23)],
+    "forked": [op("fork", 20, target="t")],
+}
+
+
+@pytest.mark.parametrize("then", UNSEARCHED.values(), ids=UNSEARCHED.keys())
+def test_a_wrong_rollback_is_proved_without_a_search(then):
+    verdict = judge([*WRONG_ROLLBACK, *then])
+    assert isinstance(verdict, Violated)
+    assert {(each.name, each.ids) for each in verdict.anomalies} == {("rollback mismatch", ("a",))}
+    assert isinstance(judge(WRONG_ROLLBACK, search_steps=0), Violated)
+
+
+def test_a_search_names_only_entries_that_a_read_was_asked_for():
+    history = [
+        append("a b c d", 0),
+        op("snapshot", 3, snapshot="one"),
+        op("trim", 6, keep=1),
+        op("rollback", 9, snapshot="one"),
+        read("d", 12, limit=2),
+    ]
+    verdict = judge(history)
+    assert isinstance(verdict, Violated)
+    assert [(each.name, each.ids) for each in verdict.anomalies] == [("stale read", ("c",))]

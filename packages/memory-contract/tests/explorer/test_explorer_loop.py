@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from memory_contract.explorer.loop import Clock, ExploringLoop, find_task
-from memory_contract.explorer.schedules import RecordedOrder, Sticky
+from memory_contract.explorer.schedules import RandomOrder, RecordedOrder
 
 SEEDS = range(12)
 
@@ -41,8 +41,8 @@ def test_in_the_plain_order_a_task_goes_on_as_long_as_it_can():
 
 
 def test_the_same_seed_gives_the_same_order_and_others_give_others():
-    orders = [order_of(Sticky(seed))[0] for seed in SEEDS]
-    assert orders == [order_of(Sticky(seed))[0] for seed in SEEDS]
+    orders = [order_of(RandomOrder(seed))[0] for seed in SEEDS]
+    assert orders == [order_of(RandomOrder(seed))[0] for seed in SEEDS]
     assert len(set(map(tuple, orders))) > len(SEEDS) / 2
     for log in orders:
         assert sorted(log) == sorted(orders[0])
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_order_and_others_give_others():
 
 def test_what_was_recorded_gives_the_same_order():
     for seed in SEEDS:
-        log, loop = order_of(Sticky(seed))
+        log, loop = order_of(RandomOrder(seed))
         again, replayed = order_of(RecordedOrder(loop.switches))
         assert (again, replayed.switches) == (log, loop.switches)
 
@@ -80,7 +80,7 @@ def test_nobody_starves():
 
 def run_exploring(main, seed=0):
     """What it came to, and the loop."""
-    with asyncio.Runner(loop_factory=lambda: ExploringLoop(Sticky(seed))) as runner:
+    with asyncio.Runner(loop_factory=lambda: ExploringLoop(RandomOrder(seed))) as runner:
         return runner.run(main()), runner.get_loop()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from memory_contract.faults.servers.managed import STARTS_MAX, start_until_exit
 from memory_contract.faults.servers.ports import LOOPBACK
-from memory_contract.faults.servers.process import ServerError
+from memory_contract.faults.servers.process import ServerError, ServerProcess
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support import redis_cluster
 from tests.support.valkey_cluster import ValkeyCluster
@@ -50,6 +50,35 @@ def test_a_server_that_never_starts_is_an_error(take):
     with pytest.raises(ServerError):
         start_until_exit("never", build)
     assert STARTS_MAX > 1
+
+
+def test_another_server_on_the_port_is_not_taken_for_ours(tmp_path):
+    other = ValkeyServer(tmp_path / "other")
+    other.start()
+    ours = ValkeyServer(tmp_path / "ours", {"port": str(other.port)})
+    ours.port = other.port
+    try:
+        with pytest.raises(ServerError, match="did not start"):
+            ours.start()
+        assert not ours.running
+        assert other.client().ping()
+    finally:
+        other.kill()
+
+
+@pytest.mark.parametrize("seconds", ["0", "1"])
+def test_a_server_that_answers_is_not_ours_unless_ours_listens(tmp_path, seconds):
+    other = ValkeyServer(tmp_path / "other")
+    other.start()
+    # It lives for a while and never listens, as a server does that is about to find its port taken.
+    slow = ServerProcess(
+        ["sleep", seconds], port=other.port, log=tmp_path / "log", ready=other.client().ping
+    )
+    try:
+        with pytest.raises(ServerError, match="did not start"):
+            slow.start()
+    finally:
+        other.kill()
 
 
 def test_a_cluster_is_built_again(take, monkeypatch):

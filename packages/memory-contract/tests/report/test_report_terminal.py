@@ -3,6 +3,8 @@
 import io
 import re
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from memory_contract.report.terminal import (
     PROOFS_MAX,
     ProgressDisplay,
     format_result,
+    print_interrupted,
     print_summary,
     summary_text,
 )
@@ -40,6 +43,18 @@ def after(text, start):
     lines = text.splitlines()
     at = next(place for place, line in enumerate(lines) if line.startswith(start))
     return lines[at:]
+
+
+def test_an_interrupted_run_shows_proofs_and_counts_and_no_verdict(capsys):
+    report = lossy()
+    print_interrupted(report)
+    out = capsys.readouterr().out
+    assert out.startswith("FAILED concurrency/append_storm[tasks]   LOST APPEND")
+    counts = Counter(each.verdict for each in report.results)
+    assert f" had ended, {counts['PASS']} PASS, {counts['FAIL']} FAIL" in out
+    assert not re.search("^gate|^concurrency", out, re.MULTILINE)
+    print_interrupted(replace(report, results=()))
+    assert capsys.readouterr().out == "No case had ended: no verdict.\n"
 
 
 def test_a_proof_comes_first_and_ends_with_commands(tmp_path):

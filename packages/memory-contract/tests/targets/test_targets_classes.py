@@ -1,6 +1,7 @@
 """Classes that declare nothing: how the kit finds out what they are, and accuses none wrongly."""
 
 import functools
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,9 @@ from memory_contract import Adapter, Refused, Unreachable, check
 from memory_contract.handles import find_flavours
 from memory_contract.report.text import reproduce
 from memory_contract.targets import TargetError, find_factory_source, probe, resolve
+from memory_contract.targets.factory import write_factory
 from tests.support.kit import class_stores
+from tests.support.kit.goldfish_stores import RIGHT
 
 CASES = [
     "append_then_read",
@@ -90,6 +93,17 @@ def test_the_factory_of_a_store_of_many_sessions_takes_none():
     ) as refused:
         resolve("tests.support.kit.class_stores:PathAndSession")
     assert refused.value.hint == shown("PathAndSession")
+
+
+def test_the_factory_of_stores_of_one_session_says_so():
+    source = write_factory(
+        class_stores.PathAndSession, "tests.support.kit.class_stores:PathAndSession"
+    )
+    assert source.endswith(
+        "def make_store(session_id, workspace):\n"
+        "    return PathAndSession(...)"
+        "  # for this session, with its data in the folder `workspace`\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -427,9 +441,18 @@ def test_a_window_of_another_size_is_accused(name, claimed):
 
 
 def test_a_store_that_keeps_a_window_is_not_asked_to_pop():
-    adapter = Adapter(open="any:store", capabilities={"pop", "clear"}, keeps_last=20)
-    assert adapter.capabilities == {"clear"}
-    assert adapter.tried == {"pop"}
+    adapter = RIGHT["list_that_shows_the_newest"]
+    assert "pop" in adapter.capabilities
+    report = check(adapter, cases=["pop_race", "capabilities_are_true"], seed=1)
+    popped = [result for result in report.results if result.case == "pop_race"]
+    assert {each.verdict for each in popped} == {"NOT CLAIMED"}
+    assert {each.reason for each in popped} == {
+        "a store that keeps only the newest entries is not asked to pop"
+    }
+    assert report.notes == ()
+    # Nor is it told to claim what it would not be asked for.
+    unclaimed = replace(adapter, capabilities=adapter.capabilities - {"pop"})
+    assert check(unclaimed, cases=["capabilities_are_true"], seed=1).notes == ()
 
 
 def test_a_window_holds_at_least_a_turn():

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import pickle
 import resource
 
 import pytest
@@ -222,6 +223,16 @@ def test_messages_that_are_set_are_a_change(path):
     _ = history.messages
     found = explained(history, path)
     assert not isinstance(found.verdict, Violated), render_explanation(found)
+
+
+def test_a_pickled_method_of_one_session_says_nothing_about_others(path):
+    from langchain_core.chat_history import InMemoryChatMessageHistory
+
+    history = record(InMemoryChatMessageHistory(), path, session="ana", fresh=True)
+    pickle.dumps(history.add_messages)
+    get_trace_writer(history).close()
+    calls = [line for line in read_trace(path) if isinstance(line, OtherCall)]
+    assert {(call.verb, call.session, call.every) for call in calls} == {("pickle", "ana", False)}
 
 
 def test_every_method_of_our_own_stores_is_in_a_table():

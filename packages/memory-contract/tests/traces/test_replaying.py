@@ -1,5 +1,6 @@
 """Replaying a trace, making it small, and writing it as a test."""
 
+import ast
 import asyncio
 import multiprocessing
 import os
@@ -28,9 +29,11 @@ from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import TraceHeader, TraceOperation, write_trace
 from memory_contract.traces.recorder import get_trace_writer
-from memory_contract.traces.replay.plan import build_plan
+from memory_contract.traces.regression_test import build_store_source
+from memory_contract.traces.replay.plan import TEXT_CHARS_MIN, build_plan
 from memory_contract.traces.replay.scheduler import plan_rounds
 from memory_contract.traces.shrink import write_small_trace
+from tests.support.kit import goldfish_stores
 from tests.support.kit.child_process import in_a_child
 from tests.support.kit.tape import Tape
 
@@ -138,6 +141,13 @@ def test_a_store_that_lacks_what_the_trace_uses_leaves_it_unknown(tape):
     assert (found.verdict, found.exit_code) == ("UNKNOWN", 3)
     assert found.lacking == {"pop"}
     assert "does not offer pop" in found.reason
+
+
+def test_a_pop_is_replayed_on_a_store_that_keeps_a_window(tape):
+    tape.call("pop", value="b", at=(70, 80))
+    tape.explained()
+    found = replay_trace(tape.path, goldfish_stores.RIGHT["list_that_shows_the_newest"], seed=1)
+    assert found.verdict == "FIXED", found.reason
 
 
 def test_a_store_that_raises_is_an_error_and_one_that_refuses_is_not(tape):
@@ -263,6 +273,22 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
     assert len(load_trace(tape.path, session="s").lines) == 3
     with pytest.raises(HistoryError, match="holds no operation of session 'nobody'"):
         load_trace(tape.path, session="nobody")
+
+
+def test_a_trace_may_ask_for_as_much_text_as_is_made(tape, monkeypatch):
+    # The fixture's are smaller than any made-up text, and of `e` nothing is said.
+    tape.call("append", ids=("c",), sizes=(100,))
+    tape.call("append", ids=("d", "e"), sizes=(20,))
+    tape.explained()
+    made = 3 * TEXT_CHARS_MIN + 100 + 20
+    monkeypatch.setattr("memory_contract.traces.replay.TEXT_CHARS_MAX", made)
+    trace = load_trace(tape.path)
+    plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=1)
+    texts = [message["content"] for step in plan.steps for message in step.call.messages]
+    assert sum(map(len, texts)) == made
+    monkeypatch.setattr("memory_contract.traces.replay.TEXT_CHARS_MAX", made - 1)
+    with pytest.raises(HistoryError, match=f"asks for {made} characters of text"):
+        load_trace(tape.path)
 
 
 class WipesSnapshots:
@@ -429,6 +455,11 @@ def test_a_store_that_does_not_fail_leaves_nothing_to_shrink(tape):
 
 
 # A test
+
+
+@pytest.mark.parametrize("store", ["sqlite:///😀.db", 'a "b".db', "C:\\new.db", "caf\udce9.db"])
+def test_a_store_is_named_in_code_as_it_is(store):
+    assert ascii(ast.literal_eval(build_store_source(store))) == ascii(store)
 
 
 def test_a_trace_becomes_a_test_that_a_person_can_read(tape, tmp_path):

@@ -1,6 +1,8 @@
 """A worker that forks goes on, what hangs says where, and what is cancelled is recorded."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -82,6 +84,25 @@ def test_a_worker_that_was_asked_for_its_stacks_goes_on(worker):
 def test_a_worker_that_does_not_answer_is_lost(worker):
     with pytest.raises(WorkerLost, match="did not answer for 1 s"):
         worker.ask("call", "stuck", (), {}, wait_s=1.0)
+
+
+SILENT = """
+from multiprocessing import Pipe
+from memory_contract.workers.pool import Worker, WorkerLost
+
+ours, theirs = Pipe()
+try:
+    Worker(ours, 0.1)
+except WorkerLost as error:
+    print(error)
+"""
+
+
+def test_a_worker_that_does_not_send_its_process_id_takes_nobody_along():
+    # In a group of its own: what would be killed is the group of the process that waits.
+    command = [sys.executable, "-c", SILENT]
+    run = subprocess.run(command, check=True, stdout=subprocess.PIPE, start_new_session=True)
+    assert run.stdout == b"a worker process did not answer for 0 s\n"
 
 
 def test_a_late_answer_is_not_that_of_the_next_question(worker, tmp_path):

@@ -47,15 +47,15 @@ PROMISES: Final = frozenset({"fields", "structure", "checksum"})
 @case("sequential", catches="a claimed operation that is missing or does something else")
 def capabilities_are_true(context: CaseContext) -> None:
     """Try every claimed capability; note those that are offered without being claimed."""
-    store, session = context.open(), context.new_session()
+    adapter, store, session = context.adapter, context.open(), context.new_session()
     # Nothing else can be tried on a store that does not keep its messages.
     expect_there(store, session, build_messages(store.append(session)), "an entry")
     for name, does in CAPABILITIES.items():
         if context.claims(name):
             _expect_claim(store, name, does)
     for name, does in CAPABILITIES.items():
-        is_known = context.claims(name) or name in context.adapter.tried
-        if not is_known and _is_offered(store.handle, name):
+        is_known = name in adapter.capabilities or name in adapter.tried
+        if not is_known and adapter.is_asked(name) and _is_offered(store.handle, name):
             _note_unclaimed(store, name, does)
 
 

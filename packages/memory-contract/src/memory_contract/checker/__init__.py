@@ -24,7 +24,7 @@ from memory_contract.checker.search import (
     find_search_obstacle,
     search,
 )
-from memory_contract.checker.snapshots import check_snapshots
+from memory_contract.checker.snapshots import check_rollbacks, check_snapshots
 from memory_contract.checker.verdict import (
     Anomaly,
     Ok,
@@ -92,10 +92,13 @@ def _check_session(
     presence = Presence(session, removals, flicker=flicker)
     torn = {id_ for anomaly in found for id_ in anomaly.ids}
     missing = {id_: reads for id_, reads in presence.run().items() if id_ not in torn}
-    found += check_absences(session, missing)
+    absent = check_absences(session, missing)
+    found += absent
     if session.changes() or session.events.get("snapshot") or session.contents or session.refused:
-        found += check_resurrections(session, removals)
-        found += check_pops(session, removals) + check_snapshots(session, removals)
+        risen = check_resurrections(session, removals)
+        accused = {(id(op), id_) for a in [*absent, *risen] for op in a.witness for id_ in a.ids}
+        found += risen + check_pops(session, removals) + check_snapshots(session, removals)
+        found += check_rollbacks(session, removals, accused)
     if found or not steps:
         return found, None
     return _search_session(session, doubts=presence.doubts, steps=steps, flicker=flicker)

@@ -183,7 +183,7 @@ def search(
 def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     """The violation that the search proved, named after the operation that nothing explains."""
     op, shown = stuck.op, stuck.state.shown
-    name, ids = _choose_name(session, stuck)
+    name, ids = _choose_name(stuck)
     origins = [session.entries[id_].event.op for id_ in ids[:2] if id_ in session.entries]
     end = op.complete_ns or 0
     causes = [e.op for e in session.changes() if e.op is not op and e.lo <= end]
@@ -196,18 +196,14 @@ def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     return Anomaly(name, session.name, ids, tuple(dict.fromkeys(witness)), proof)
 
 
-def _choose_name(session: SessionHistory, stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
+def _choose_name(stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
     op, shown = stuck.op, set(stuck.state.shown)
     if op.op == "pop":
         return ("false empty", ()) if op.value is None else ("wrong pop", (str(op.value),))
     if op.op != "read" or not isinstance(op.value, tuple) or op.snapshot is not None:
         return "rollback mismatch", ()
-    moving = [*session.changes(), *session.of("append")]
-    before = [event for event in moving if event.lo <= (op.complete_ns or 0)]
-    newest = max(before, key=lambda event: event.lo, default=None)
-    if newest is not None and newest.op.op == "rollback":
-        return "rollback mismatch", tuple(sorted(shown ^ {*op.value}))
     if more := tuple(id_ for id_ in op.value if id_ not in shown):
         return "resurrected entry", more
-    lacking = tuple(id_ for id_ in stuck.state.shown if id_ not in op.value)
+    asked = model.keep_newest(stuck.state.shown, op.limit)
+    lacking = tuple(id_ for id_ in asked if id_ not in op.value)
     return "stale read", lacking

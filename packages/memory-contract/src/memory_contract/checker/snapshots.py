@@ -1,4 +1,4 @@
-"""Step 7: a snapshot stays, and holds what showed when it was taken."""
+"""Step 7: a snapshot stays, holds what showed when it was taken, and comes back as it was."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from memory_contract.checker.events import Event, SessionHistory
 from memory_contract.checker.removal import Removals
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import NOT_FOUND, Ids, Operation
+
+# A read of a rollback's result, and what it lacks or has too much.
+Accused = set[tuple[int, str]]
 
 
 def check_snapshots(session: SessionHistory, removals: Removals) -> list[Anomaly]:
@@ -76,3 +79,61 @@ def _check_contents(
         elif entry.id in held and entry.lo > taken.hi:
             proof = f"{entry.id} was appended after snapshot {name} was taken, and is in it."
             yield Anomaly("leaking snapshot", session.name, (entry.id,), witness, proof)
+
+
+def check_rollbacks(session: SessionHistory, removals: Removals, accused: Accused) -> list[Anomaly]:
+    """Reads of a session at rest after a rollback that do not show the snapshot."""
+    rollbacks = [event for event in removals.rollbacks if event.sure]
+    if not rollbacks:
+        return []
+    moving = [*session.changes(), *session.of("append"), *session.forked]
+    found: list[Anomaly] = []
+    for read in session.reads:
+        before = [event for event in rollbacks if event.hi < read.invoke_ns]
+        event = max(before, key=lambda event: event.lo, default=None)
+        if event is None or read.limit is not None:
+            continue
+        end = read.complete_ns or 0
+        if any(other.within(event.lo, end) for other in moving if other is not event):
+            continue
+        wrong = _find_difference(session, removals, event, read)
+        if wrong and not any((id(read), id_) in accused for id_ in wrong[0]):
+            found.append(_build_mismatch(session, removals, event, read, wrong))
+    return found
+
+
+def _find_difference(
+    session: SessionHistory, removals: Removals, event: Event, read: Operation
+) -> tuple[Ids, tuple[Operation, ...]] | None:
+    """The ids that tell the read from the snapshot, and where the snapshot was seen."""
+    name, shown = event.op.snapshot or "", read.value or ()
+    taken = removals.snapshots.get(name, ())
+    if len(taken) != 1:
+        return None
+    for other, ids, op in session.contents:
+        if other == name and ids != shown:
+            return tuple(sorted(set(ids) ^ set(shown))) or ids, (op,)
+    lacking = [
+        entry.id
+        for entry in session.entries.values()
+        if entry.id not in shown and removals.surely_in(name, entry)
+    ]
+    more = [id_ for id_ in shown if not removals.may_hold(name, session.entries[id_])]
+    return ((*lacking, *more), ()) if lacking or more else None
+
+
+def _build_mismatch(
+    session: SessionHistory,
+    removals: Removals,
+    event: Event,
+    read: Operation,
+    wrong: tuple[Ids, tuple[Operation, ...]],
+) -> Anomaly:
+    ids, seen = wrong
+    taken = removals.snapshots[event.op.snapshot or ""][0].op
+    proof = (
+        f"nothing happened between the rollback to {event.op.snapshot} and the read by "
+        f"{read.worker}, yet the read differs from the snapshot in {' '.join(ids)}."
+    )
+    witness = tuple(dict.fromkeys((taken, *seen, event.op, read)))
+    return Anomaly("rollback mismatch", session.name, ids, witness, proof)

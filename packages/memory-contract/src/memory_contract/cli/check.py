@@ -137,7 +137,8 @@ def add_gate(parser: Parser) -> None:
 def check(arguments: Namespace) -> int:
     """Hold any store of an agent's memory to the contract.
 
-    Exits with 0 (kept), 1 (broken), 2 (wrong usage), 3 (undecided) or 4 (store not reached).
+    Exits with 0 (kept), 1 (broken), 2 (wrong usage), 3 (undecided) or 4 (the
+    store could not be reached, or the report cannot be written).
     """
     budget_s = parse_seconds(arguments.budget or BUDGET)
     folder: Path | None = arguments.report
@@ -209,7 +210,7 @@ def _make_folder(folder: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
+        raise UnavailableError(
             f"cannot write a report to {folder}: {error.strerror}. Nothing was run"
         ) from error
 
@@ -273,7 +274,10 @@ def _write_report(found: Report, folder: Path | None) -> Path | None:
     """Write the report if there is a folder for it; returns the path of its page."""
     if folder is None:
         return None
-    written = write_report(found, folder)
+    try:
+        written = write_report(found, folder)
+    except OSError as error:
+        raise UnavailableError(f"cannot write a report to {folder}: {error.strerror}") from error
     names = ", ".join(path.name for path in (written.page, written.json, written.junit))
     sys.stderr.write(f"Wrote {names} to {folder}.\n")
     return written.page

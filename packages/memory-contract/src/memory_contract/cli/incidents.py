@@ -135,7 +135,7 @@ def explain(arguments: Namespace) -> int:
     """Say what a trace proves: which entry was lost, who overwrote it, which reads were stale.
 
     Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage), 3
-    (undecided, or most operations could not be judged) or 4 (no such trace).
+    (undecided, or most operations could not be judged) or 4 (a file is missing or cannot be used).
     """
     trace: Path = arguments.trace
     session: str | None = arguments.session
@@ -164,7 +164,8 @@ def replay(arguments: Namespace) -> int:
     """Do to a store what a trace says was done to another one.
 
     The same sessions, workers and overlaps; what was said is made up where the trace has only
-    hashes. Exits with 0 (FIXED), 1 (FAILED, or CHANGED), 2 (wrong usage), 3 (UNKNOWN) or 4 (ERROR).
+    hashes. Exits with 0 (FIXED), 1 (FAILED, or CHANGED), 2 (wrong usage), 3 (UNKNOWN) or 4 (ERROR,
+    or a file is missing or cannot be used).
     """
     store: str = arguments.store
     level: ReplayLevel = arguments.level
@@ -192,7 +193,8 @@ def shrink(arguments: Namespace) -> int:
     """Reduce a trace to the fewest operations and workers with which a store still fails.
 
     Exits with 0 (it is smaller now, or as small as can be), 2 (wrong usage), 3 (the store does not
-    fail on it, so there is nothing to shrink) or 4 (the store could not be asked).
+    fail on it, so there is nothing to shrink) or 4 (the store could not be asked, or a file is
+    missing or cannot be used).
     """
     trace: Path = arguments.trace
     store: str = arguments.store

@@ -10,7 +10,7 @@ from typing import Final
 
 from memory_contract.cli.check import translate_errors
 from memory_contract.cli.parser import Commands, add_command
-from memory_contract.errors import UsageError
+from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.redaction import has_password
 from memory_contract.targets import find_factory_source
 from memory_contract.traces.regression_test import STORE_URL, build_store_source
@@ -78,8 +78,8 @@ def add_commands(commands: Commands) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="A factory or a class of yours, module:name. Without it, the factory is a form to fill"
-        " in.",
+        help="The store, named as for `memory-contract check`. Without it, the factory is a form to"
+        " fill in.",
     )
     parser.add_argument(
         "--into",
@@ -93,7 +93,7 @@ def add_commands(commands: Commands) -> None:
 def init(arguments: Namespace) -> int:
     """Write a factory, a pytest file and a CI step that check a store; overwrite nothing.
 
-    Exits with 0, or with 2 if all of the files are there already.
+    Exits with 0, with 2 if all of the files are there already, or with 4 if one cannot be written.
     """
     target, source = _find_factory(arguments.target)
     secret = has_password(target)
@@ -148,14 +148,14 @@ def _find_factory(target: str | None) -> tuple[str, str]:
 
 def _write(path: Path, text: str) -> bool:
     """Write a new file; leave one alone that is there."""
+    if path.exists():
+        sys.stderr.write(f"{path} is there already: left as it is.\n")
+        return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
-        sys.stderr.write(f"{path} is there already: left as it is.\n")
-        return False
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UnavailableError(f"cannot write {path}: {error.strerror}") from error
     print(f"Wrote {path}.")
     return True

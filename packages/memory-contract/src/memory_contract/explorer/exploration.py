@@ -25,9 +25,9 @@ from memory_contract.deviations import Deviations
 from memory_contract.explorer.loop import ExploringLoop, StepTaken
 from memory_contract.explorer.schedules import (
     Chooser,
+    RandomOrder,
     RecordedOrder,
     Schedule,
-    Sticky,
     format_schedule,
     renumber_switches,
 )
@@ -129,7 +129,7 @@ def explore_case(
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, results = seed, []
     for _ in range(schedules):
-        attempt = attempt_case(case, subject, ours, Sticky(ours))
+        attempt = attempt_case(case, subject, ours, RandomOrder(ours))
         if attempt.failure:
             found = _minimize(case, subject, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)

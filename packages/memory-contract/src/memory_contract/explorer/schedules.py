@@ -29,9 +29,6 @@ class Switch:
         return f"{self.task}#{self.number}{again}>{self.taken}"
 
 
-# How often the plain order is left. More finds a race sooner, and leaves more switches to read.
-CHANCE: Final = 0.15
-
 # In the plain order a task goes on as long as it can; then comes who was stopped last.
 Schedule = tuple[Switch, ...]
 
@@ -66,7 +63,11 @@ class TaskStep:
     asked: int = 0
 
 
-class Sticky:
+# How often the plain order is left. More finds a race sooner, and leaves more switches to read.
+SWITCH_CHANCE: Final = 0.15
+
+
+class RandomOrder:
     """The plain order, left now and then by a seed: few switches, anywhere."""
 
     def __init__(self, seed: int) -> None:
@@ -74,7 +75,7 @@ class Sticky:
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
         """Return the index of the step to run: the first, or now and then another."""
-        if self._random.random() >= CHANCE:
+        if self._random.random() >= SWITCH_CHANCE:
             return 0
         return self._random.randrange(1, len(ready))
 
@@ -93,4 +94,4 @@ class RecordedOrder:
         return names.index(taken) if taken in names else 0
 
 
-Chooser = Sticky | RecordedOrder
+Chooser = RandomOrder | RecordedOrder

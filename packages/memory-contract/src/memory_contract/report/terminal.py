@@ -10,9 +10,8 @@ import os
 import shutil
 import sys
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TextIO
 
@@ -75,11 +74,11 @@ def print_summary(
 
 def print_interrupted(report: Report) -> None:
     """Print what had ended before Ctrl-C; without a verdict, since most cases did not run."""
-    gates = tuple(gate for gate in report.gates if report.count(gate))
-    shown = replace(report, gates=gates)
+    counts = Counter(result.verdict for result in report.results)
+    found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     ended = format_count(len(report.results), "case")
-    lines = [*_render_proofs(shown, None), *_render_gates(shown), Line("")]
-    print_lines([*lines, Line(f"{ended} had ended: no verdict.")], sys.stdout)
+    last = f"{ended} had ended, {found}: no verdict." if found else "No case had ended: no verdict."
+    print_lines([*_render_proofs(report, None), Line(last)], sys.stdout)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:

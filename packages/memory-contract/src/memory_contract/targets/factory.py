@@ -160,10 +160,13 @@ def write_factory(found: Callable[..., Any], name: str, *, per_session: bool | N
         required = (each.name for each in parameters if each.default is each.empty)
         per_session = not SESSION_NAMES.isdisjoint(required)
     takes = "session_id, workspace" if per_session else "workspace"
+    told = "with its data in the folder `workspace`"
+    if per_session:
+        told = f"for this session, {told}"
     return (
         f"from {module} import {path.partition('.')[0]}\n\n\n"
         f"def make_store({takes}):\n"
-        f"    return {path}(...)  # with its data in the folder `workspace`\n"
+        f"    return {path}(...)  # {told}\n"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from dataclasses import dataclass
@@ -85,7 +84,8 @@ def build_store_source(store: str) -> str:
     """The expression that names a store in a test."""
     if has_password(store):
         return f'os.environ["{STORE_URL}"]  # {_escape_docstring(redact_url(store))}'
-    return json.dumps(store)
+    escaped = store.encode("unicode_escape").decode("ascii").replace('"', r"\"")
+    return f'"{escaped}"'
 
 
 def check_test_path(test: Path) -> None:

@@ -68,16 +68,17 @@ class Worker:
     one.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, wait_s: float = ANSWER_S_MAX) -> None:
         self._connection = connection
         self._struck = False
         # How many answers were not read yet; the first is its process id.
         self._owed = 1
         # A case that hangs and the pool may close it at the same time.
         self._closing = threading.Lock()
+        # 0 until the worker has sent it: `os.kill(0, ...)` would end the kit and all its children.
         self.pid: int = 0
         try:
-            self.pid = self.answer()
+            self.pid = self.answer(wait_s)
         except BaseException:
             self._close()
             raise
@@ -120,7 +121,7 @@ class Worker:
         """Kill it; what it answered before can still be read."""
         # Only once: the process id may be reused.
         struck, self._struck = self._struck, True
-        if not struck:
+        if self.pid and not struck:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -135,7 +136,7 @@ class Worker:
 
     def dump_stacks(self) -> None:
         """Have it write the stacks of its threads to stderr, if it is alive."""
-        if not self.ended and not self._struck:
+        if self.pid and not self.ended and not self._struck:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, DUMP_STACKS)
 

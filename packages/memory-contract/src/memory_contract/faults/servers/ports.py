@@ -7,12 +7,15 @@ import os
 import random
 import socket
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 # Below the ports that the kernel gives to outgoing connections: otherwise a client could be given
 # the port of a server that was just killed, and the server could not start again.
 _PORTS: Final = range(10_000, 32_000)
+# The state of a listening socket in /proc/net/tcp.
+_LISTEN: Final = "0A"
 _reserved: set[int] = set()
 
 
@@ -58,3 +61,20 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def is_listening(pid: int, port: int) -> bool:
+    """Whether the process listens on a port; True where the system does not say."""
+    try:
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
+        opened = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    except FileNotFoundError:
+        # A file was closed meanwhile, or the process ended; or the system is not Linux.
+        return not Path("/proc/net/tcp").exists()
+    except PermissionError:
+        return True
+    return any(
+        int(local.partition(":")[2], 16) == port and f"socket:[{inode}]" in opened
+        for _, local, _, state, *_, inode in (row[:10] for row in rows)
+        if state == _LISTEN
+    )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from memory_contract.faults.servers.ports import is_listening
+
 # For servers that hang: a busy machine must not fail a start.
 READY_S_MAX: Final = 60.0
 ENDED_S_MAX: Final = 60.0
@@ -76,7 +78,8 @@ class ServerProcess:
                 start_new_session=True,
             )
         deadline = time.monotonic() + READY_S_MAX
-        while not (self.running and self._ready()):
+        # Another server on this port may answer as well, while ours has not found it taken yet.
+        while not (self.running and is_listening(self.pid, self.port) and self._ready()):
             if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise ServerError(f"{self._arguments[0]} did not start: {self.read_log_tail()}")

@@ -184,14 +184,19 @@ class RecordedMethod(wrapt.FunctionWrapper):  # type: ignore[type-arg]
     """A method of a recorded store: to who looks at it, the bound method itself."""
 
     def __init__(
-        self, method: Callable[..., Any], call: Callable[..., Any], recorder: CallRecorder
+        self,
+        method: Callable[..., Any],
+        call: Callable[..., Any],
+        recorder: CallRecorder,
+        session: str | None,
     ) -> None:
         super().__init__(method, call)
         self._self_recorder = recorder
+        self._self_session = session
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # What is called where it is unpickled is not recorded.
-        self._self_recorder.change("pickle", lambda: None, None)
+        self._self_recorder.change("pickle", lambda: None, self._self_session)
         return _pass_on, (self.__wrapped__,)
 
     def __copy__(self) -> Any:
@@ -254,7 +259,7 @@ class RecordingProxy(wrapt.BaseObjectProxy):  # type: ignore[type-arg]
             return found
         is_async = inspect.iscoroutinefunction(inspect.unwrap(found))
         call = partial(recorder.call_async if is_async else recorder.call, spec, name)
-        wrapper = RecordedMethod(found, call, recorder)
+        wrapper = RecordedMethod(found, call, recorder, self._self_session)
         self._self_wrappers[name] = found, wrapper
         return wrapper
 

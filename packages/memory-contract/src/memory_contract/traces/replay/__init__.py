@@ -27,7 +27,7 @@ from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_reader import TraceMetadata, TraceReader
 from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.plan import (
-    SIZE_MIN,
+    TEXT_CHARS_MIN,
     ReplayPlan,
     WorkerMode,
     build_plan,
@@ -93,7 +93,9 @@ def _refuse_excess(path: str | Path, lines: Sequence[TraceCall]) -> None:
     """Refuse a trace whose numbers ask for more than a replay may take."""
     operations, _ = merge_announced(lines)
     appends = [op for op in operations if op.op == "append"]
-    chars = sum(sum(op.sizes[: len(op.ids)]) + SIZE_MIN * len(op.ids) for op in appends)
+    # An entry of unknown size is made as small as can be.
+    sizes = [size for op in appends for size in (*op.sizes, *[0] * len(op.ids))[: len(op.ids)]]
+    chars = sum(max(TEXT_CHARS_MIN, size) for size in sizes)
     moments = [(op.invoke_ns, 1) for op in operations]
     moments += [(op.complete_ns, -1) for op in operations if op.complete_ns is not None]
     # Of one moment, beginnings come first: such calls overlap.

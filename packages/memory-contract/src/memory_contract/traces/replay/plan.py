@@ -34,7 +34,7 @@ _LEADS_OUT: Final = re.compile(r"[/\\~]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|\Z)",
 # The time to live that a replay gives, where the trace's was longer: nobody waits for an hour.
 TTL_S: Final = 1.0
 # Of a made-up text, so that no two are alike.
-SIZE_MIN: Final = 12
+TEXT_CHARS_MIN: Final = 12
 # Workers of a replay that are in no trace.
 SETUP: Final = "before"
 FINAL: Final = "final"
@@ -275,11 +275,11 @@ def _build_message(op: TraceOperation, place: int, adapter: Adapter, seed: int) 
 def _build_text(seed: str, size: int) -> str:
     """Make up a text of the recorded length, long enough to be unique."""
     random = Random(seed)  # noqa: S311 -- made-up words
-    words, length = [f"{random.getrandbits(48):012x}"], SIZE_MIN
+    words, length = [f"{random.getrandbits(48):012x}"], TEXT_CHARS_MIN
     while length < size:
         words.append(random.choice(_WORDS))
         length += 1 + len(words[-1])
-    return " ".join(words)[: max(SIZE_MIN, size)]
+    return " ".join(words)[: max(TEXT_CHARS_MIN, size)]
 
 
 # How workers run
