@@ -155,10 +155,10 @@ def holding(engine, store, monkeypatch):
             batcher = backend.find_servers().channels["", True].batcher
         case "postgres":
             batcher = backend.batcher
-            # One sender, so that whoever comes next has to wait.
-            batcher._senders_max = 1
         case _:
             batcher = backend._batcher
+    # One sender, so that whoever comes next has to wait.
+    batcher._senders_max = 1
     monkeypatch.setattr(batcher, "_send", held(batcher._send))
     return gate, there, lambda: batcher._waiting
 

@@ -571,10 +571,11 @@ def stage_rows(tx: Transaction, op: StageRows) -> None:
 @WRITES.handles(ShowStage)
 def show_stage(tx: Transaction, op: ShowStage) -> Head:
     """Make the stage the session's life."""
+    row = _find_stage(tx, op.session, op.stage)
     known = tuple(tx.read_audit(op.session, 0, len(op.audit))) if op.audit else ()
     if known != op.audit[: len(known)]:
         raise rules.build_audit_conflict(op.session)
-    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    tx.insert_entries(row, op.rows, replace=True)
     # Once more, for the new end of its log.
     row = _find_stage(tx, op.session, op.stage)
     shown = View((), row.born) if op.view is None else op.view
