@@ -51,8 +51,9 @@ class Location:
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
+            named = self.argument or "--url"
             raise UnavailableError(
-                f"{self.describe_missing()}. Check {self.argument or '--url'}, or begin a store with"
+                f"{self.describe_missing()}. Check {named}, or begin a store with"
                 f" `{suggest_command('append', 'SESSION', 'user', 'TEXT')}` or"
                 f" `{suggest_command('import', 'FILE')}`"
             )
