@@ -415,7 +415,7 @@ def test_repair_keeps_the_deadline_of_a_session(store, clock):
     assert store.session("forever").ttl_s is None
 
 
-@pytest.mark.parametrize("jump", range(1, 9))
+@pytest.mark.parametrize("jump", range(1, 12))
 def test_repair_begins_no_life_of_a_session_that_expires_meanwhile(jump):
     clock = Clock()
     left = None
@@ -434,7 +434,8 @@ def test_repair_begins_no_life_of_a_session_that_expires_meanwhile(jump):
         left = jump
         store.repair("s")
         left = None
-        clock.advance(20)
+        if clock() == START_S:
+            clock.advance(20)
         assert store.session("s").status == "expired"
 
 
