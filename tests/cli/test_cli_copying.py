@@ -49,6 +49,8 @@ def test_a_copy_that_cannot_be_is_refused_and_makes_no_file(command, golden):
     command("copy", "agent.db", "copy.db", "--session", "nobody", "--yes", code=1)
     command("copy", "agent.db", "notes.txt", "--yes", code=1)
     command("copy", "missing.db", "copy.db", "--yes", code=4)
+    command("copy", "agent.db", "", "--yes", code=2)
+    command("copy", "agent.db", "copy.db", "--url", "other.db", "--yes", code=2)
     command("copy", "agent.db", "no/such/copy.db", "--yes", code=4)
     command("copy", "agent.db", "copy.db", "--prefix", "z", "--yes")
     golden()

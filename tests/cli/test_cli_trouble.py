@@ -114,9 +114,10 @@ def test_options_may_end_before_the_command(command):
 
 
 def test_a_command_that_holds_a_password_is_not_repeated(command):
-    line = ["append", "ada", "user", f"my password={CANARY}"]
-    done = command(*line, python=("-c", UNKNOWN), code=4)
-    assert "Run the same again with `--key" in done.err
+    for text in (f"my password={CANARY}", f"see http://example.org, password={CANARY} opens it"):
+        done = command("append", "ada", "user", text, python=("-c", UNKNOWN), code=4)
+        assert "Run the same again with `--key" in done.err
+        assert "***" not in done.err
 
 
 def test_a_reader_that_has_enough_does_not_hear_of_it(command):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from typing import Final, NamedTuple
 
 from indelible.core.backend import Address
@@ -55,12 +56,21 @@ def join_problems(problems: Sequence[Problem]) -> tuple[str, str]:
 
 def _start_probes(addresses: Sequence[Address]) -> list[Future[Problem | None]]:
     """Begin to connect to all addresses at the same time, so that each has all of the time."""
-    threads = ThreadPoolExecutor(max(1, len(addresses)), thread_name_prefix="indelible-probe")
-    try:
-        return [threads.submit(_try_to_connect, address) for address in addresses]
-    finally:
-        # The threads end with their probes.
-        threads.shutdown(wait=False)
+    return [_start_probe(address) for address in addresses]
+
+
+def _start_probe(address: Address) -> Future[Problem | None]:
+    probe: Future[Problem | None] = Future()
+
+    def run() -> None:
+        try:
+            probe.set_result(_try_to_connect(address))
+        except BaseException as error:  # noqa: BLE001 (who waits raises it)
+            probe.set_exception(error)
+
+    # A daemon, so that a process need not wait for it to end.
+    threading.Thread(target=run, name="indelible-probe", daemon=True).start()
+    return probe
 
 
 def _try_to_connect(address: Address) -> Problem | None:

@@ -331,6 +331,8 @@ class MemoryStore:
         vectors of different embedders are never compared.
         """
         own = self._settings.embedder
+        if own is not None and vector is None:
+            summaries.refuse_other_embedder(own, embedder)
         embedder = embedder or (None if own is None else own.name)
         summary = append.build_summary(text, vector, covers, embedder, metadata)
         return self._add_values(session_id, [summary], key, expected, ttl, replay)

@@ -165,6 +165,12 @@ def test_an_error_of_an_import_is_not_one_of_the_url():
         pass
 
 
+@pytest.mark.parametrize("url", ["redis://a..b/0", "redis://localhost:port/0"])
+def test_what_is_no_url_of_a_redis_server_is_refused(url):
+    with pytest.raises(indelible.UnavailableError, match="is not a URL of a Redis server"):
+        list(histories(url))
+
+
 def command(folder, *arguments):
     return subprocess.run(
         [sys.executable, "-m", "indelible", "import-langchain", *arguments],

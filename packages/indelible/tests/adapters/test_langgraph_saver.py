@@ -437,6 +437,28 @@ def test_a_graph_goes_on_from_a_label_and_after_an_undo(store):
     assert len(list(graph.get_state_history(THREAD))) == 8, "none of the run that was rolled back"
 
 
+def test_a_copy_of_a_view_in_which_ids_do_not_grow_has_all_checkpoints(store, saver):
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+    def put_many(letter, count):
+        nonlocal config
+        for number in range(count):
+            checkpoint = empty_checkpoint() | {"id": f"{letter}{number:03}"}
+            config = saver.put(config, checkpoint, {}, {})
+
+    put_many("a", 40)
+    snapshot = store.save_snapshot("~thread/t")
+    put_many("z", 60)
+    store.rollback_to_snapshot("~thread/t", snapshot.id)
+    put_many("m", 50)
+    store.undo("~thread/t")
+    saver.copy_thread("t", "u")
+    for thread in ("t", "u"):
+        listed = [each.config for each in saver.list({"configurable": {"thread_id": thread}})]
+        assert len(listed) == 150
+        assert None not in [saver.get_tuple(each) for each in listed]
+
+
 def test_a_run_that_a_rollback_overtook_is_refused(store):
     def roll_back(state):
         if state["total"] > 0:

@@ -223,6 +223,19 @@ def test_a_session_that_is_imported_again_keeps_all_its_lines(store):
     assert findings(store) == []
 
 
+def test_an_import_with_too_many_lines_is_refused(store, monkeypatch):
+    say(store, "s", "one", "two")
+    written = io.StringIO()
+    store.export(written, "s")
+    written.seek(0)
+    monkeypatch.setattr("indelible.core.import_checks.IMPORT_AUDIT_MAX", 1)
+    with (
+        indelible.open("memory:") as other,
+        pytest.raises(indelible.FormatError, match="more than 1 lines of an audit"),
+    ):
+        other.import_(written)
+
+
 def test_an_import_that_would_drop_lines_is_refused(store):
     say(store, "s", "one", "two")
     own = export(store, "s")

@@ -258,6 +258,8 @@ def test_a_text_is_compared_by_the_embedder_of_the_store_alone(make_store):
     assert found(store, "a", embedder="letters") == ["aaa"]
     with pytest.raises(UsageError, match="'letters'"):
         store.search_summaries("s", "a", embedder="other")
+    with pytest.raises(UsageError, match="'letters'"):
+        store.add_summary("s", "ccc", embedder="other")
 
 
 def test_a_new_embedder_does_not_find_what_the_old_one_made(make_store, reopened):

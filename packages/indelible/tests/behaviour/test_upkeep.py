@@ -415,6 +415,30 @@ def test_repair_keeps_the_deadline_of_a_session(store, clock):
     assert store.session("forever").ttl_s is None
 
 
+@pytest.mark.parametrize("jump", range(1, 12))
+def test_repair_begins_no_life_of_a_session_that_expires_meanwhile(jump):
+    clock = Clock()
+    left = None
+
+    def expire():
+        nonlocal left
+        if left is not None:
+            left -= 1
+            if left == 0:
+                clock.advance(20)
+        return clock()
+
+    with indelible.open("memory:", clock=expire) as store:
+        store.add_tool_call("s", "c1", "search", ttl=10)
+        store.add_tool_call("s", "c2", "search", ttl=10)
+        left = jump
+        store.repair("s")
+        left = None
+        if clock() == START_S:
+            clock.advance(20)
+        assert store.session("s").status == "expired"
+
+
 def test_repair_gives_no_deadline_to_a_session_that_has_none(make_store):
     store = make_store(ttl=10)
     store.add_tool_call("s", "c1", "search", ttl=indelible.NEVER)

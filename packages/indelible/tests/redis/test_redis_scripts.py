@@ -1,8 +1,12 @@
 """Scripts: one call for a step, known again after the server forgot them."""
 
+import re
+from importlib.resources import files
+
 import pytest
 
 import indelible
+from indelible.backends.redis import request_batch
 from indelible.backends.redis.scripts import load_script
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import ReadJournal
@@ -14,6 +18,15 @@ def calls(client):
         name.removeprefix("cmdstat_"): stats["calls"]
         for name, stats in client.info("commandstats").items()
     }
+
+
+def test_every_word_with_which_a_script_refuses_a_write_is_known():
+    # The last line of a script says that it did its work.
+    done, refused = set(), set()
+    for script in files("indelible.backends.redis").joinpath("scripts").iterdir():
+        for start, word in re.findall(r"(?m)^(.*)\breturn \{'(\w+)'", script.read_text("utf-8")):
+            (refused if start else done).add(word)
+    assert {word.decode() for word in request_batch.REFUSALS} == refused - done
 
 
 def test_an_append_is_one_round_trip(url, client):

@@ -135,6 +135,21 @@ def test_a_server_far_away_is_found_however_many_are_named(monkeypatch):
         assert found.result() == []
 
 
+@pytest.mark.skipif(not CONNECTIONS.exists(), reason="connections are seen in /proc")
+def test_a_process_does_not_wait_for_a_server_that_it_need_not_reach(monkeypatch):
+    monkeypatch.setattr(addresses, "FIRST_CONTACT_S", 10)
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        socket.create_connection(full.getsockname()),
+        socket.create_server(("127.0.0.1", 0)) as listening,
+    ):
+        assert addresses.find_problems([full.getsockname(), listening.getsockname()]) == []
+        left = [each for each in threading.enumerate() if each.name.startswith("indelible-probe")]
+        assert left
+        assert all(each.daemon for each in left)
+        full.accept()[0].close()
+
+
 @pytest.mark.parametrize(
     "url", ["unix://{}/redis.sock", "postgresql:///x?host={}"], ids=["redis", "postgresql"]
 )

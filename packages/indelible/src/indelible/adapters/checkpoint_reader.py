@@ -207,8 +207,8 @@ class ThreadReader:
                 if found.id == checkpoint_id:
                     return found
                 low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
-            # With a rollback that was undone, ids may not grow in this view.
-            if state.head.generation == 0:
+            # With a rollback that was undone, ids may not grow in this view, nor in a copy of it.
+            if state.head.generation == 0 and state.head.forked_from is None:
                 return None
         # The newest of several records of one id counts.
         for start in range(0, len(positions), _PAGE):

@@ -234,6 +234,9 @@ def _read_redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
                 # The newest is first.
                 messages: Any = client.lrange(key, 0, -1)
                 yield _decode_key(key).removeprefix(prefix), messages[::-1]
+    except UnicodeError:
+        # A host name that cannot be encoded.
+        raise UnavailableError(f"{format_target(url)} is not a URL of a Redis server") from None
     except redis.RedisError as error:
         raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
 

@@ -87,7 +87,7 @@ class IndelibleChatStore(StoreVariants, BaseChatStore):
         """Append a message."""
         await _add(store, key, [message])
 
-    add_message, async_add_message = make_pair(_add_message)
+    add_message, async_add_message = make_pair(_add_message, "async_add_message")
 
     async def _delete_messages(self, store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
         """Hide all messages of a key and return them; None if there are none."""

@@ -94,8 +94,12 @@ A = TypeVar("A", bound=HasVariants)
 
 def make_pair(
     work: Callable[Concatenate[A, Any, P], Coroutine[Any, Any, T]],
+    awaited: str | None = None,
 ) -> tuple[Callable[Concatenate[A, P], T], Callable[Concatenate[A, P], Coroutine[Any, Any, T]]]:
-    """Make the blocking and the async method of an adapter from one that takes a variant."""
+    """Make the blocking and the async method of an adapter from one that takes a variant.
+
+    From `_get`, they are `get` and `aget`, unless the async one is called as `awaited` says.
+    """
 
     def call(self: A, /, *args: P.args, **named: P.kwargs) -> T:
         return run_blocking(work(self, self._blocking, *args, **named))
@@ -105,10 +109,12 @@ def make_pair(
 
     signature = inspect.signature(work)
     own, _, *others = signature.parameters.values()
+    blocking = work.__name__.removeprefix("_")
     methods: tuple[Any, Any] = call, call_async
-    for method in methods:
+    for method, name in zip(methods, (blocking, awaited or f"a{blocking}"), strict=True):
         functools.update_wrapper(method, work)
-        method.__name__ = work.__name__.removeprefix("_")
+        method.__name__ = name
+        method.__qualname__ = f"{work.__qualname__.removesuffix(work.__name__)}{name}"
         method.__signature__ = signature.replace(parameters=[own, *others])
     return methods
 

@@ -17,7 +17,7 @@ from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.rules import require_active
-from indelible.errors import UnsupportedError
+from indelible.errors import UnsupportedError, UsageError
 
 P = ParamSpec("P")
 
@@ -80,12 +80,18 @@ def on_store(
             as_json: bool,
             **given: Any,
         ) -> None:
-            # Some commands also take the URL as an argument.
+            argument = None
+            # Some commands take the URL as an argument.
             if given.get("store_url") is not None:
                 url = given["store_url"]
+                argument = _refuse_second_url(context)
             suggestions.remember_store(context, url)
             place = Location(
-                url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout
+                url=url,
+                namespace=namespace,
+                busy_timeout_s=busy_timeout,
+                timeout_s=timeout,
+                argument=argument,
             )
             place.check(creates=creates)
             with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
@@ -95,6 +101,16 @@ def on_store(
         return _add_shared_options(run, command)
 
     return decorate
+
+
+def _refuse_second_url(context: typer.Context) -> str:
+    """Return the name of the argument that names the store; raise if --url was given, too."""
+    (argument,) = (each for each in context.command.params if each.name == "store_url")
+    name = str(argument.metavar)
+    source = context.get_parameter_source("url")
+    if source is not None and source.name == "COMMANDLINE":
+        raise UsageError(f"{name} and --url both name a store; give one of them")
+    return name
 
 
 def _declare_shared_options(

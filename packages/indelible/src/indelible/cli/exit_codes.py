@@ -88,14 +88,14 @@ def _suggest_retry(error: OutcomeUnknownError, arguments: Sequence[str], *, take
     if key is None or not takes_key:
         again = shlex.join(["indelible", *map(redact_url, arguments)])
         return f"See what is there with `{suggest_command('sessions')}`, then run it again: {again}"
-    if any(map(has_password, arguments)):
-        # Do not repeat a command line that contains a password.
-        return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
     command, *rest = arguments
     if not any(each == "--key" or each.startswith("--key=") for each in rest):
         # Inserted first: after a `--` it would be taken for text.
         rest = ["--key", str(key), *rest]
     again = shlex.join(["indelible", command, *rest])
+    if redact(again) != again or any(map(has_password, arguments)):
+        # Do not repeat a command line that contains a password.
+        return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
     return f"Its key is {key}. This lands it exactly once: {again}"
 
 

@@ -38,17 +38,22 @@ class Location:
     namespace: str = ""
     busy_timeout_s: float = 0.0
     timeout_s: float = TIMEOUT_S
+    # What the command line calls the argument that names it; None if it has the option --url.
+    argument: str | None = field(default=None, compare=False)
 
     def check(self, *, creates: bool) -> None:
         """Raise if the store does not exist, unless the command may create it."""
         if not self.url:
+            if self.argument is not None:
+                raise UsageError(f"{self.argument} names no store: give a file name, or a URL")
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
         refuse_ambiguous(self.url)
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
+            named = self.argument or "--url"
             raise UnavailableError(
-                f"{self.describe_missing()}. Check --url, or begin a store with"
+                f"{self.describe_missing()}. Check {named}, or begin a store with"
                 f" `{suggest_command('append', 'SESSION', 'user', 'TEXT')}` or"
                 f" `{suggest_command('import', 'FILE')}`"
             )

@@ -59,9 +59,8 @@ def _open_store(context: typer.Context) -> Iterator[indelible.MemoryStore]:
     given = context.params
     url = given.get("url") or ""
     if "store_url" in given:
-        # `copy` completes sessions of its source, which is not parsed yet while an option has no
-        # value.
-        url = given["store_url"] or next(iter(context.args), "")
+        # Click has not parsed the arguments yet while an option has no value.
+        url = given["store_url"] or next(iter(context.args), "") or url
     place = Location(
         url=url,
         namespace=given.get("namespace") or "",

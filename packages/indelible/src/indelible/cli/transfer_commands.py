@@ -273,9 +273,7 @@ def copy(
     """Copy sessions completely into another store. Run it again to continue."""
     origin = call.place
     theirs = origin.namespace if to_namespace is None else to_namespace
-    goal = replace(origin, url=target, namespace=theirs)
-    if not target:
-        raise UsageError("DST names no store: give a file name, or a URL")
+    goal = replace(origin, url=target, namespace=theirs, argument="DST")
     goal.check(creates=True)
     # Two spellings of one name are refused by the copy itself.
     if origin == goal:

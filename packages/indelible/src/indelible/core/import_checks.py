@@ -30,6 +30,7 @@ from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     COUNTER_MAX,
     ENTRY_BYTES_MAX,
+    IMPORT_AUDIT_MAX,
     IMPORT_SNAPSHOTS_MAX,
     JOURNAL_LINES_MAX,
     KEY_BYTES_MAX,
@@ -276,6 +277,8 @@ class SessionCheck:
 
     def parse_audit(self, fields: dict[str, Any]) -> None:
         """Parse the next line of the audit. Only `verify` has the key, and checks its hash."""
+        if len(self.audit) == IMPORT_AUDIT_MAX:
+            raise InvalidLineError(f"it has more than {IMPORT_AUDIT_MAX} lines of an audit")
         with _convert_errors():
             line = StoredLine(**dict(_AuditFields.model_validate(fields)))
         if line.number != len(self.audit):

@@ -71,6 +71,8 @@ JOURNAL_LINES_MAX: Final = 2 * JOURNAL_MAX
 EXPORT_LINE_CHARS_MAX: Final = 3 * ENTRY_BYTES_MAX
 # The snapshots of an imported session arrive in one step, in memory.
 IMPORT_SNAPSHOTS_MAX: Final = 100_000
+# The same for the lines of its audit: a session that changes once a minute for two years.
+IMPORT_AUDIT_MAX: Final = 1_000_000
 # Counters of an imported session: what a double holds exactly, as Redis computes with.
 COUNTER_MAX: Final = 10**12
 # The last moment that a date can say: the end of the year 9999.

@@ -108,7 +108,7 @@ def _reclaim_active(
         return ReclaimResult(size.entries, size.size_bytes, gone_lines)
     known = (yield from _find_keys_to_keep(context, head, op.session, dead)) if size.entries else []
     dropped: set[bytes] = set()
-    if keys + len(known) > KEYS_KEPT:
+    if size.entries and keys + len(known) > KEYS_KEPT:
         dropped = yield from _find_keys_to_drop(context, op.session, known)
         known = [each for each in known if each[0] not in dropped]
     keeping = {line.key for line in kept}

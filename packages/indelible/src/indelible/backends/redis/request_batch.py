@@ -31,7 +31,7 @@ BATCH_BYTES_MAX = 4 * 1024 * 1024
 # How many replicas must have a write before it is acknowledged at `replicated`.
 REPLICAS_WAITED = 1
 # How scripts begin the answer to a write that they refused.
-_REFUSALS = (b"changed", b"exists", b"moved")
+REFUSALS = (b"audit", b"changed", b"exists", b"moved")
 # The share of its time that a batch waits for replicas: WAIT must end before the batch does.
 WAIT_SHARE = 0.8
 
@@ -149,7 +149,7 @@ def _is_refusal(answer: Any) -> bool:
     if not isinstance(answer, list):
         return type(answer) is int and answer == 0
     # Either with a word, or with the session, and nothing that an earlier attempt has written.
-    return answer[0] in _REFUSALS or (isinstance(answer[0], list) and answer[1] is None)
+    return answer[0] in REFUSALS or (isinstance(answer[0], list) and answer[1] is None)
 
 
 def _is_confirmed(reply: Any) -> bool:

@@ -41,15 +41,20 @@ def check_text_search(
     """Check the arguments of a search by text; return what computes its vector."""
     if own is None:
         raise UsageError("to search by text, open the store with embedder=…")
-    if embedder not in (None, own.name):
-        raise UsageError(
-            f"a text is compared by the store's embedder, {own.name!r}; to compare with vectors of"
-            f" {embedder!r}, pass a vector",
-            value=embedder,
-        )
+    refuse_other_embedder(own, embedder)
     check_session_id(session_id)
     check_number(k, "k", least=1)
     return own
+
+
+def refuse_other_embedder(own: TextEmbedder, embedder: str | None) -> None:
+    """Raise if a text without a vector names another embedder than that of the store."""
+    if embedder not in (None, own.name):
+        raise UsageError(
+            f"the vector of a text is computed by the store's embedder, {own.name!r}; for"
+            f" {embedder!r}, pass a vector",
+            value=embedder,
+        )
 
 
 def search_summaries(

@@ -52,6 +52,7 @@ from indelible.model import (
     RepairAction,
     RepairReport,
     Severity,
+    Status,
     ToolCallRecord,
     ToolResult,
     Value,
@@ -236,11 +237,7 @@ def _scan_stable(session: str) -> Plan[tuple[Head, LogScan]]:
         log = yield from scan_log(session)
         if _is_same_state(head, (yield from perform(ReadHead(session)))):
             return head, log
-    raise ConflictError(
-        f"others kept changing session {session!r}; it was not repaired. Try again.",
-        session=session,
-        reason="view",
-    )
+    raise _build_conflict(session)
 
 
 def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
@@ -274,8 +271,10 @@ def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[lis
         if record.status is not CallStatus.DANGLING or record.call_position is None:
             continue
         answer = _build_error_result(record, made_by[record.call_position])
-        if not dry_run:
+        if not dry_run and not (
             yield from _append_result_once(settings, session, head, record, answer)
+        ):
+            break
         what = f"close tool call {record.call_id} ({record.name}) with an error result"
         actions.append(
             RepairAction(session_id=session, what=what, positions=(record.call_position,))
@@ -285,21 +284,46 @@ def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[lis
 
 def _append_result_once(
     settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
-) -> Plan[None]:
-    """Append the result of a call once, even if several repairs run at the same time."""
+) -> Plan[bool]:
+    """Append the result of a call once, even if several repairs run at the same time.
+
+    Returns False if the life of the session has ended since it was scanned.
+    """
     name = compute_digest(record.call_id.encode()).decode()
     key = f"repair:{record.call_position}:{name}"
     drafts = build_entries([answer])
-    deadline_ms = head.deadline_ms
-    # An append sets the deadline of its session: leave it as it is.
-    ttl = NEVER if deadline_ms is None else max(0.001, (deadline_ms - head.now_ms) / 1000)
-    receipt = yield from append_drafts(
-        settings, session, drafts, key=key, expected=None, ttl=ttl, replay="hidden-ok"
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        now = yield from perform(ReadHead(session))
+        if now.status is not Status.ACTIVE or now.life != head.life:
+            return False
+        deadline_ms = now.deadline_ms
+        # An append sets the deadline of its session: leave it as it is.
+        ttl = NEVER if deadline_ms is None else max(0.001, (deadline_ms - now.now_ms) / 1000)
+        expected = now.version
+        try:
+            receipt = yield from append_drafts(
+                settings, session, drafts, key=key, expected=expected, ttl=ttl, replay="hidden-ok"
+            )
+            if receipt.replayed and not receipt.visible:
+                # The result of an earlier repair was hidden since, so append it again.
+                again = f"{key}:{head.version}"
+                yield from append_drafts(
+                    settings, session, drafts, key=again, expected=expected, ttl=ttl
+                )
+        except ConflictError as error:
+            if error.details.get("reason") != "version":
+                raise
+        else:
+            return True
+    raise _build_conflict(session)
+
+
+def _build_conflict(session: str) -> ConflictError:
+    return ConflictError(
+        f"others kept changing session {session!r}; it was not repaired. Try again.",
+        session=session,
+        reason="view",
     )
-    if receipt.replayed and not receipt.visible:
-        # The result of an earlier repair was hidden since, so append it again.
-        key = f"{key}:{head.version}"
-        yield from append_drafts(settings, session, drafts, key=key, expected=None, ttl=ttl)
 
 
 def _build_error_result(record: ToolCallRecord, call: Value) -> Value:
