@@ -129,3 +129,12 @@ async def test_whoever_waits_until_its_deadline_is_told_that_nothing_was_written
     groups.open.set()
     await asyncio.gather(*leading)
     assert sorted(await texts(store)) == ["first", "lead 0", "lead 1"]
+
+
+async def test_appends_that_wait_together_are_one_group(store):
+    groups = Groups(store)
+    groups.open.set()
+    numbers = [str(n) for n in range(100)]
+    await asyncio.gather(*(store.add_message("s", "user", number) for number in numbers))
+    assert groups.entered == [len(numbers)]
+    assert await texts(store) == ["first", *numbers]

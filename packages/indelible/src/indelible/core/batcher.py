@@ -87,7 +87,10 @@ class Pending(Generic[Q, R]):
 
 
 class _Queue(Generic[Q, R, S]):
-    """What both batchers share: who waits, who sends, and how much goes into one batch."""
+    """What both batchers share: who waits, who sends, and how much goes into one batch.
+
+    With `shares`, a sender of tasks leaves a part of what waits for senders that are free.
+    """
 
     def __init__(
         self,
@@ -97,12 +100,14 @@ class _Queue(Generic[Q, R, S]):
         requests_max: int,
         bytes_max: float = math.inf,
         measure: Callable[[Q], int] = lambda _: 0,
+        shares: bool = False,
     ) -> None:
         self._send = send
         self._senders_max = senders
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._measure = measure
+        self._shares = shares
         self._closed = False
         self.reset()
 
@@ -344,11 +349,12 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
             lease.held = False
 
     def _compute_share(self) -> int:
-        """Return how many requests a sender may take, so that something is left for free ones.
+        """Return how many requests a sender may take.
 
-        Otherwise all tasks would wait for the same batch, and nothing would be on its way while
-        they run.
+        If it leaves something for free ones, a batch is on its way while the tasks of another run.
         """
+        if not self._shares:
+            return self._requests_max
         # All other senders have a batch on its way.
         free = self._senders_max - self.sending + 1
         return min(self._requests_max, max(SHARE_MIN, math.ceil(len(self._waiting) / free)))
