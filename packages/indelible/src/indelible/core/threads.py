@@ -11,13 +11,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from indelible.core import fork
 from indelible.core.batcher import AsyncBatcher, Pending
 from indelible.core.deadline import Deadline
 from indelible.core.uncancellable import UncancellableFuture
-from indelible.errors import ClosedError
+from indelible.errors import ClosedError, MemoryStoreError, UnavailableError
 
 A = TypeVar("A")
 Q = TypeVar("Q")
@@ -43,6 +44,7 @@ class WorkerThreads(Generic[Q, R]):
         self._senders = senders
         self._callers = callers
         self._batches = batches
+        self._closed = False
         self._lock: threading.Lock
         self._batchers: dict[asyncio.AbstractEventLoop, AsyncBatcher[Q, R]]
         self._sending: ThreadPoolExecutor
@@ -56,11 +58,11 @@ class WorkerThreads(Generic[Q, R]):
 
     async def call(self, function: Callable[[A], T], argument: A) -> T:
         """Call a function; a cancelled caller is released at once, and the function goes on."""
-        return await asyncio.wrap_future(_submit(self._calling, function, argument))
+        return await asyncio.wrap_future(self._submit(self._calling, function, argument))
 
     async def finish(self, function: Callable[[A], T], argument: A) -> T:
         """Call a function; a cancelled caller is released when it has ended."""
-        return (await _wait(_submit(self._calling, function, argument))).result()
+        return (await _wait(self._submit(self._calling, function, argument))).result()
 
     async def close(self) -> None:
         """Finish the calls that were begun before. Later ones are a `ClosedError`."""
@@ -68,6 +70,7 @@ class WorkerThreads(Generic[Q, R]):
         batcher = self._batchers.get(loop)
         if batcher is not None:
             await batcher.close()
+        self._closed = True
         await loop.run_in_executor(None, self._sending.shutdown)
         await loop.run_in_executor(None, self._calling.shutdown)
 
@@ -92,21 +95,45 @@ class WorkerThreads(Generic[Q, R]):
         """Send a batch in a thread, and wait for it even if a caller is cancelled."""
         try:
             # A copy: if Ctrl-C interrupts this thread, the batcher goes on without the batch.
-            sent = _submit(self._sending, self._send, list(batch))
-        except ClosedError as error:
+            sent = self._submit(self._sending, self._send, list(batch))
+        except MemoryStoreError as error:
             for pending in batch:
-                pending.fail(error)
+                pending.fail(error.copy())
         else:
             await _wait(sent)
 
+    def _submit(
+        self, threads: ThreadPoolExecutor, function: Callable[[A], T], argument: A
+    ) -> Future[T]:
+        """Call a function in a thread, with the context variables of the caller."""
+        outcome: Future[T] = Future()
+        work = partial(copy_context().run, function, argument)
+        try:
+            threads.submit(_perform, outcome, work)
+        except RuntimeError as error:
+            # The executor queues a call before it starts a thread for it. Unless another thread has
+            # begun it already, it is taken back.
+            if outcome.cancel():
+                if self._closed:
+                    # By another event loop, meanwhile.
+                    raise ClosedError("the store is closed") from None
+                raise UnavailableError(
+                    f"no thread can be started ({error}); nothing was written, so it is safe to try"
+                    " again"
+                ) from error
+        return outcome
 
-def _submit(threads: ThreadPoolExecutor, function: Callable[[A], T], argument: A) -> Future[T]:
-    """Call a function in a thread, with the context variables of the caller."""
-    try:
-        return threads.submit(copy_context().run, function, argument)
-    except RuntimeError:
-        # Another event loop has closed the store meanwhile.
-        raise ClosedError("the store is closed") from None
+
+def _perform(outcome: Future[T], work: Callable[[], T]) -> None:
+    """Do the work of a call, unless it was taken back."""
+    if outcome.set_running_or_notify_cancel():
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (its caller gets it)
+            outcome.set_exception(error)
+        finally:
+            # The traceback of an error holds this frame.
+            del outcome
 
 
 async def _wait(outcome: Future[T]) -> Future[T]:
