@@ -26,7 +26,7 @@ from indelible.core.deadline import Deadline
 from indelible.core.leases import Latch, Lease
 from indelible.core.limits import LOOK_AGAIN_S
 from indelible.core.observer import OBSERVER
-from indelible.core.uncancellable import UncancellableFuture
+from indelible.core.uncancellable import OnCancel, UncancellableFuture
 from indelible.errors import BusyError, ClosedError, OutcomeUnknownError
 
 # Tasks leave nothing of these for another sender: its batch would cost more than it saves.
@@ -272,10 +272,19 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
         # The lease of a sender that has not taken anything yet.
         self._starting: Lease | None = None
 
-    async def run(self, request: Q, deadline: Deadline, *, cancellable: bool = False) -> R:
+    async def run(
+        self,
+        request: Q,
+        deadline: Deadline,
+        *,
+        cancellable: bool = False,
+        on_cancel: OnCancel | None = None,
+    ) -> R:
         """Send a request, together with whatever else is waiting, and return its result.
 
         A `cancellable` caller, such as a read, does not wait for its request when it is cancelled.
+        With `on_cancel`, a cancellation is passed to it when the request is over, and the result is
+        returned all the same.
         """
         self._refuse_if_closed()
         pending: Pending[Q, R] = Pending(request, deadline)
@@ -286,6 +295,11 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
             self._start_sender()
             self._set_alarm(deadline)
             await pending.future
+        except asyncio.CancelledError as error:
+            pending.gone = True
+            if on_cancel is None:
+                raise
+            on_cancel(error)
         except BaseException:
             pending.gone = True
             raise

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from indelible.core import fork
 from indelible.core.batcher import AsyncBatcher, Pending
 from indelible.core.deadline import Deadline
-from indelible.core.uncancellable import UncancellableFuture
+from indelible.core.uncancellable import OnCancel, UncancellableFuture
 from indelible.errors import ClosedError, MemoryStoreError, UnavailableError
 
 A = TypeVar("A")
@@ -52,17 +52,31 @@ class WorkerThreads(Generic[Q, R]):
         self._reset()
         fork.register(after_in_child=self._reset)
 
-    def send(self, request: Q, deadline: Deadline) -> Coroutine[Any, Any, R]:
-        """Send a request in a batch; a cancelled caller is released when it has ended."""
-        return self._get_batcher().run(request, deadline)
+    def send(
+        self, request: Q, deadline: Deadline, on_cancel: OnCancel | None = None
+    ) -> Coroutine[Any, Any, R]:
+        """Send a request in a batch; a cancelled caller is released when it has ended.
+
+        With `on_cancel`, it is told of the cancellation, and the caller gets the outcome.
+        """
+        return self._get_batcher().run(request, deadline, on_cancel=on_cancel)
 
     async def call(self, function: Callable[[A], T], argument: A) -> T:
         """Call a function; a cancelled caller is released at once, and the function goes on."""
         return await asyncio.wrap_future(self._submit(self._calling, function, argument))
 
-    async def finish(self, function: Callable[[A], T], argument: A) -> T:
-        """Call a function; a cancelled caller is released when it has ended."""
-        return (await _wait(self._submit(self._calling, function, argument))).result()
+    async def finish(
+        self, function: Callable[[A], T], argument: A, on_cancel: OnCancel | None = None
+    ) -> T:
+        """Call a function; a cancelled caller is released when it has ended, as by `send`."""
+        outcome = self._submit(self._calling, function, argument)
+        try:
+            await _wait(outcome)
+        except asyncio.CancelledError as error:
+            if on_cancel is None:
+                raise
+            on_cancel(error)
+        return outcome.result()
 
     async def close(self) -> None:
         """Finish the calls that were begun before. Later ones are a `ClosedError`."""
@@ -136,12 +150,12 @@ def _perform(outcome: Future[T], work: Callable[[], T]) -> None:
             del outcome
 
 
-async def _wait(outcome: Future[T]) -> Future[T]:
+async def _wait(outcome: Future[Any]) -> None:
     """Wait for the end of a call, even if the caller is cancelled."""
     loop = asyncio.get_running_loop()
     done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
 
-    def wake(_: Future[T]) -> None:
+    def wake(_: Future[Any]) -> None:
         # A loop that was closed meanwhile has no callers left.
         with suppress(RuntimeError):
             # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
@@ -149,4 +163,3 @@ async def _wait(outcome: Future[T]) -> Future[T]:
 
     outcome.add_done_callback(wake)
     await done
-    return outcome
