@@ -73,3 +73,23 @@ async def test_a_call_after_closing_is_told_that_it_was_closed():
     await threads.close()
     with pytest.raises(ClosedError):
         await threads.call(len, "a")
+
+
+async def test_closing_may_leave_a_call_behind_whose_caller_has_gone():
+    threads = build_threads(Written())
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_):
+        begun.set()
+        gate.wait()
+        ended.set()
+
+    task = asyncio.create_task(threads.call(work, None))
+    await asyncio.to_thread(begun.wait, HANGS_S)
+    task.cancel()
+    await threads.close(wait=False)
+    assert not ended.is_set()
+    with pytest.raises(ClosedError):
+        await threads.call(len, "a")
+    gate.set()
+    assert await asyncio.to_thread(ended.wait, HANGS_S)

@@ -78,15 +78,21 @@ class WorkerThreads(Generic[Q, R]):
             on_cancel(error)
         return outcome.result()
 
-    async def close(self) -> None:
-        """Finish the calls that were begun before. Later ones are a `ClosedError`."""
+    async def close(self, *, wait: bool = True) -> None:
+        """Finish the calls that were begun before. Later ones are a `ClosedError`.
+
+        Without `wait`, calls of cancelled callers and of other event loops go on meanwhile.
+        """
         loop = asyncio.get_running_loop()
         batcher = self._batchers.get(loop)
         if batcher is not None:
             await batcher.close()
         self._closed = True
-        await loop.run_in_executor(None, self._sending.shutdown)
-        await loop.run_in_executor(None, self._calling.shutdown)
+        for threads in (self._sending, self._calling):
+            if wait:
+                await loop.run_in_executor(None, threads.shutdown)
+            else:
+                threads.shutdown(wait=False)
 
     def _reset(self) -> None:
         """Begin without threads: they start when they are needed, also in a forked child."""

@@ -54,7 +54,7 @@ class AsyncPostgresBackend:
         # Done when a call has ended.
         self._running: set[asyncio.Future[None]] = set()
         # Parent and child would read each other's answers: the child opens its own connections.
-        fork.register(after_in_child=self._client.after_fork)
+        fork.register(after_in_child=self._after_fork)
 
     async def prepare(self) -> None:
         """Connect, and create or migrate the tables."""
@@ -71,7 +71,10 @@ class AsyncPostgresBackend:
         return await self._run(self._client.claims())
 
     async def close(self) -> None:
-        """Wait for the calls of this event loop, each until its deadline; close the connections."""
+        """Wait for the calls of this event loop, each until its deadline; close the connections.
+
+        Those of calls whose callers have gone are closed when they are given back.
+        """
         self._closed = True
         loop = asyncio.get_running_loop()
         # Each has its own deadline, but a task whose loop was stopped by Ctrl-C never ends.
@@ -81,9 +84,14 @@ class AsyncPostgresBackend:
                 running := [each for each in list(self._running) if each.get_loop() is loop]
             ):
                 await asyncio.wait(running, timeout=left_s)
-            await self._threads.close()
+            await self._threads.close(wait=False)
         finally:
             self._client.close()
+
+    def _after_fork(self) -> None:
+        """In a forked child: start without connections and calls."""
+        self._client.after_fork()
+        self._running = set()
 
     async def _run(self, plan: Plan[R], *, writes: bool = False) -> R:
         """Run a plan.
