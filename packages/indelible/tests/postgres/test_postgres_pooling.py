@@ -1,6 +1,7 @@
 """Connections: bounded, waited for with a bound, and left without a trace for whoever is next."""
 
 import asyncio
+import threading
 from collections import deque
 
 import psycopg
@@ -90,15 +91,29 @@ class BlockingTurns(Turns):
         look_for_traces(connection.info, connection.execute)
 
 
-class AsyncTurns(Turns):
+class AsyncTurns:
+    """The same for tasks; a connection is lent again when it was looked at."""
+
+    max_size = 3
+
+    def __init__(self, connections):
+        self._free = asyncio.Queue()
+        for connection in connections:
+            self._free.put_nowait(connection)
+        self.lent = 0
+        self.left_behind = []
+
     async def getconn(self, timeout):  # noqa: ASYNC109 (as the driver's pool has it)
-        return self._next()
+        self.lent += 1
+        return await asyncio.wait_for(self._free.get(), timeout)
 
     async def putconn(self, connection):
         look_for_traces(connection.info)
         for query, wanted in traces():
             found = await (await connection.execute(query, prepare=False)).fetchall()
-            assert found == wanted, query
+            if found != wanted:
+                self.left_behind.append((query, found))
+        self._free.put_nowait(connection)
 
 
 def traces():
@@ -153,4 +168,98 @@ async def test_no_awaited_call_leaves_anything_behind_on_its_connection(url):
         assert len(await store.get_history("s")) == 5
         assert (await store.verify()).ok
         await store.close()
-    assert turns.lent > 6
+        for _ in (one, two):
+            await turns.getconn(60)
+    assert turns.left_behind == []
+    assert turns.lent > 8
+
+
+class Stops:
+    """Holds up a method of a store's client in a thread, and says when it has ended."""
+
+    def __init__(self, pool, name):
+        self._method = getattr(pool, name)
+        self.reached, self.open, self.ended = (threading.Event() for _ in range(3))
+        setattr(pool, name, self)
+
+    def __call__(self, *arguments, **options):
+        self.reached.set()
+        assert self.open.wait(60)
+        try:
+            return self._method(*arguments, **options)
+        finally:
+            self.ended.set()
+
+    async def until_reached(self):
+        await asyncio.to_thread(self.reached.wait, 60)
+
+
+async def open_over_pool(url, **options):
+    pool = psycopg_pool.AsyncConnectionPool(url, min_size=2, max_size=2, open=False)
+    await pool.open(wait=True)
+    store = await indelible.open_async(pool, **options)
+    await store.add_message("s", "user", "first")
+    return store, pool
+
+
+async def close_over_pool(store, pool):
+    """Close both; the pool has all its connections."""
+    await store.close()
+    for connection in [await pool.getconn(timeout=60) for _ in range(2)]:
+        await pool.putconn(connection)
+    await pool.close()
+
+
+def test_a_write_that_landed_is_told_although_the_loop_stopped_meanwhile(url):
+    with asyncio.Runner() as runner:
+        store, pool = runner.run(open_over_pool(url))
+        stops = Stops(store._backend._client.pool, "give_back")
+
+        async def begin():
+            task = asyncio.create_task(store.add_message("s", "user", "second"))
+            await stops.until_reached()
+            return task
+
+        async def finish(task):
+            assert not (await task).replayed
+            return [message.content for message in await store.get_history("s")]
+
+        task = runner.run(begin())
+        stops.open.set()
+        assert stops.ended.wait(60)
+        assert runner.run(finish(task)) == ["first", "second"]
+        runner.run(close_over_pool(store, pool))
+
+
+def test_a_connection_that_comes_after_its_call_gave_up_goes_back_to_the_pool(url):
+    with asyncio.Runner() as runner:
+        store, pool = runner.run(open_over_pool(url))
+        stops = Stops(store._backend._client.pool, "borrow")
+
+        async def begin():
+            task = asyncio.create_task(store.get_history("s"))
+            await stops.until_reached()
+            task.cancel()
+
+        runner.run(begin())
+        stops.open.set()
+        assert stops.ended.wait(60)
+        runner.run(close_over_pool(store, pool))
+
+
+def test_a_store_whose_pool_was_closed_first_has_told_what_landed(url):
+    with asyncio.Runner() as runner:
+        store, pool = runner.run(open_over_pool(url))
+        stops = Stops(store._backend._client.pool, "give_back")
+
+        async def finish():
+            task = asyncio.create_task(store.add_message("s", "user", "second"))
+            await stops.until_reached()
+            await pool.close()
+            stops.open.set()
+            assert not (await task).replayed
+            await store.close()
+
+        runner.run(finish())
+    with indelible.open(url) as store:
+        assert [message.content for message in store.get_history("s")] == ["first", "second"]

@@ -9,15 +9,19 @@ import pytest
 
 import indelible
 from indelible import BusyError
-from indelible.backends.postgres.client import SENDERS_MAX
+from indelible.backends.postgres.client import SENDERS_MAX, Pause
 from indelible.backends.postgres.errors import translate_error
 from indelible.core.deadline import Deadline
 
 BUSY = psycopg.errors.LockNotAvailable
+LOST = psycopg.OperationalError
 
 
 class Groups:
-    """Stands where groups are sent: holds them up until they are let go, and may refuse them."""
+    """Stands where groups are sent: holds them up until they are let go.
+
+    It may refuse them, or send them and lose the answer.
+    """
 
     def __init__(self, store):
         threads = store._backend._threads
@@ -25,7 +29,7 @@ class Groups:
         threads._send = self
         self.open = threading.Event()
         self.entered = []
-        self.refused = 0
+        self.refused = self.lost = 0
 
     def __call__(self, batch):
         self.entered.append(len(batch))
@@ -36,6 +40,27 @@ class Groups:
                 one.fail(translate_error(BUSY(), place="it", committing=True))
             return
         self._send(batch)
+        if self.lost:
+            self.lost -= 1
+            for one in batch:
+                one.fail(translate_error(LOST(), place="it", committing=True))
+
+
+class Attempts:
+    """Stands where a call uses a connection: counts, and may refuse."""
+
+    def __init__(self, store):
+        client = store._backend._client
+        self._attempt = client.attempt
+        client.attempt = self
+        self.count, self.refused = 0, False
+
+    def __call__(self, attempt):
+        refused = self.refused
+        self.count += 1
+        if refused:
+            raise translate_error(BUSY(), place="it", committing=True)
+        return self._attempt(attempt)
 
 
 @pytest.fixture
@@ -55,7 +80,7 @@ async def texts(store):
     return [message.content for message in await store.get_history("s")]
 
 
-async def test_a_cancelled_append_whose_group_was_refused_lands_all_the_same(store):
+async def test_a_cancelled_append_whose_group_was_refused_ends_with_it(store):
     groups = Groups(store)
     groups.refused = 1
     task = asyncio.create_task(store.add_message("s", "user", "second"))
@@ -64,7 +89,55 @@ async def test_a_cancelled_append_whose_group_was_refused_lands_all_the_same(sto
     groups.open.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert await texts(store) == ["first"]
+
+
+async def test_a_cancelled_append_whose_answer_was_lost_goes_on_until_it_is_known(store):
+    groups = Groups(store)
+    groups.lost = 1
+    attempts = Attempts(store)
+    task = asyncio.create_task(store.add_message("s", "user", "second"))
+    await until(lambda: groups.entered)
+    task.cancel()
+    groups.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # That of the group, and one that finds the key.
+    assert attempts.count == 2
     assert await texts(store) == ["first", "second"]
+
+
+async def test_cancelled_appends_that_landed_are_not_sent_again(store):
+    groups, attempts = Groups(store), Attempts(store)
+    tasks = [asyncio.create_task(store.add_message("s", "user", str(n))) for n in range(20)]
+    await until(lambda: groups.entered)
+    for task in tasks:
+        task.cancel()
+    groups.open.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError}
+    assert attempts.count == 1
+    assert await texts(store) == ["first", *(str(n) for n in range(20))]
+
+
+async def test_a_write_that_is_cancelled_between_two_attempts_is_not_made(store):
+    attempts = Attempts(store)
+    attempts.refused = True
+    begin, pauses = store._backend._begin, []
+
+    def note(op, *arguments, **options):
+        if isinstance(op, Pause):
+            pauses.append(op)
+        return begin(op, *arguments, **options)
+
+    store._backend._begin = note
+    task = asyncio.create_task(store.set_metadata("s", {"a": 1}))
+    await until(lambda: len(pauses) > 5)
+    task.cancel()
+    attempts.refused = False
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await store.session("s")).metadata == {}
 
 
 async def test_a_cancelled_append_keeps_its_deadline(store, monkeypatch):
@@ -77,7 +150,7 @@ async def test_a_cancelled_append_keeps_its_deadline(store, monkeypatch):
 
     monkeypatch.setattr("indelible.backends.postgres.client.Deadline", Counted)
     groups = Groups(store)
-    groups.refused = 1
+    groups.lost = 1
     task = asyncio.create_task(store.add_message("s", "user", "second"))
     await until(lambda: groups.entered)
     task.cancel()
@@ -129,3 +202,12 @@ async def test_whoever_waits_until_its_deadline_is_told_that_nothing_was_written
     groups.open.set()
     await asyncio.gather(*leading)
     assert sorted(await texts(store)) == ["first", "lead 0", "lead 1"]
+
+
+async def test_appends_that_wait_together_are_one_group(store):
+    groups = Groups(store)
+    groups.open.set()
+    numbers = [str(n) for n in range(100)]
+    await asyncio.gather(*(store.add_message("s", "user", number) for number in numbers))
+    assert groups.entered == [len(numbers)]
+    assert await texts(store) == ["first", *numbers]

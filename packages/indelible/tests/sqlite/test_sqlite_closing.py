@@ -255,7 +255,7 @@ async def test_a_read_that_comes_between_the_steps_of_closing_is_refused(path):
     store = await indelible.open_async(path)
     await store.add_message("session", "user", "one")
     # As another event loop does it, after this one has seen that the store is open.
-    store._backend._threads._calling.shutdown()
+    await store._backend._threads.close()
     with pytest.raises(ClosedError):
         await store.get_history("session")
     await store.close()

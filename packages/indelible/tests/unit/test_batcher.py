@@ -264,7 +264,7 @@ async def test_tasks_are_sent_together_too():
 @pytest.mark.parametrize(("tasks", "shares"), [(64, [32, 32]), (20, [16, 4]), (8, [8])])
 async def test_tasks_that_wait_are_shared_among_free_senders(tasks, shares):
     gate = AsyncGate()
-    batcher = AsyncBatcher(gate.send, **LIMITS | {"senders": 2})
+    batcher = AsyncBatcher(gate.send, **LIMITS | {"senders": 2, "shares": True})
     waiting = [asyncio.create_task(batcher.run("first", Deadline(HANGS_S))) for _ in range(tasks)]
     await gate.reached.wait()
     await asyncio.sleep(0)
@@ -274,6 +274,17 @@ async def test_tasks_that_wait_are_shared_among_free_senders(tasks, shares):
     assert await asyncio.gather(*waiting) == ["FIRST"] * tasks
     await batcher.close()
     assert batcher.sending == 0
+
+
+async def test_tasks_that_wait_are_one_batch_unless_senders_share_them():
+    gate = AsyncGate()
+    batcher = AsyncBatcher(gate.send, **LIMITS | {"senders": 2})
+    waiting = [asyncio.create_task(batcher.run("first", Deadline(HANGS_S))) for _ in range(64)]
+    await gate.reached.wait()
+    assert [len(batch) for batch in gate.batches] == [64]
+    gate.open.set()
+    await asyncio.gather(*waiting)
+    await batcher.close()
 
 
 async def test_a_cancelled_task_is_told_when_its_request_has_been_sent():

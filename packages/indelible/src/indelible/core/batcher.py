@@ -26,7 +26,7 @@ from indelible.core.deadline import Deadline
 from indelible.core.leases import Latch, Lease
 from indelible.core.limits import LOOK_AGAIN_S
 from indelible.core.observer import OBSERVER
-from indelible.core.uncancellable import UncancellableFuture
+from indelible.core.uncancellable import OnCancel, UncancellableFuture
 from indelible.errors import BusyError, ClosedError, OutcomeUnknownError
 
 # Tasks leave nothing of these for another sender: its batch would cost more than it saves.
@@ -87,7 +87,10 @@ class Pending(Generic[Q, R]):
 
 
 class _Queue(Generic[Q, R, S]):
-    """What both batchers share: who waits, who sends, and how much goes into one batch."""
+    """What both batchers share: who waits, who sends, and how much goes into one batch.
+
+    With `shares`, a sender of tasks leaves a part of what waits for senders that are free.
+    """
 
     def __init__(
         self,
@@ -97,12 +100,14 @@ class _Queue(Generic[Q, R, S]):
         requests_max: int,
         bytes_max: float = math.inf,
         measure: Callable[[Q], int] = lambda _: 0,
+        shares: bool = False,
     ) -> None:
         self._send = send
         self._senders_max = senders
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._measure = measure
+        self._shares = shares
         self._closed = False
         self.reset()
 
@@ -267,10 +272,19 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
         # The lease of a sender that has not taken anything yet.
         self._starting: Lease | None = None
 
-    async def run(self, request: Q, deadline: Deadline, *, cancellable: bool = False) -> R:
+    async def run(
+        self,
+        request: Q,
+        deadline: Deadline,
+        *,
+        cancellable: bool = False,
+        on_cancel: OnCancel | None = None,
+    ) -> R:
         """Send a request, together with whatever else is waiting, and return its result.
 
         A `cancellable` caller, such as a read, does not wait for its request when it is cancelled.
+        With `on_cancel`, a cancellation is passed to it when the request is over, and the result is
+        returned all the same.
         """
         self._refuse_if_closed()
         pending: Pending[Q, R] = Pending(request, deadline)
@@ -281,6 +295,11 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
             self._start_sender()
             self._set_alarm(deadline)
             await pending.future
+        except asyncio.CancelledError as error:
+            pending.gone = True
+            if on_cancel is None:
+                raise
+            on_cancel(error)
         except BaseException:
             pending.gone = True
             raise
@@ -344,11 +363,12 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
             lease.held = False
 
     def _compute_share(self) -> int:
-        """Return how many requests a sender may take, so that something is left for free ones.
+        """Return how many requests a sender may take.
 
-        Otherwise all tasks would wait for the same batch, and nothing would be on its way while
-        they run.
+        If it leaves something for free ones, a batch is on its way while the tasks of another run.
         """
+        if not self._shares:
+            return self._requests_max
         # All other senders have a batch on its way.
         free = self._senders_max - self.sending + 1
         return min(self._requests_max, max(SHARE_MIN, math.ceil(len(self._waiting) / free)))

@@ -651,7 +651,7 @@ def _reclaim_active(tx: Transaction, op: Reclaim, row: SessionRow, head: Head) -
     count, size = tx.measure_entries(row, dead)
     # Entries of earlier lives may be gone already: some engines free them when a life begins.
     own = view.clip(dead, head.born, head.end)
-    is_vacuumed = count > 0 if own == dead else (tx.measure_entries(row, own))[0] > 0
+    is_vacuumed = count > 0 if own == dead else tx.measure_entries(row, own)[0] > 0
     if not op.dry_run:
         uses = tx.read_keys(row, KEYS_KEPT)
         tx.keep_keys(

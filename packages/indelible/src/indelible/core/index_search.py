@@ -81,7 +81,7 @@ def _find_words(
     statistics = Statistics(scope.total, scope.average, counts)
     leading = ranking.choose_leading(statistics, limit)
     missing = leading - ids.keys()
-    ids |= (tx.find_words(missing, scope)).ids if missing else {}
+    ids |= tx.find_words(missing, scope).ids if missing else {}
     others = counts.keys() - leading
     ids |= _find_others(tx, others - ids.keys(), scope, ids, counts)
     return ids, statistics, bool(others)
@@ -107,7 +107,7 @@ def _count_words(
     most = ranking.compute_common_count(scope.total)
     counts = tx.count_words(words, scope, most + 1)
     unknown = set(words) - counts.keys()
-    ids = dict((tx.find_words(unknown, scope)).ids) if unknown else {}
+    ids = dict(tx.find_words(unknown, scope).ids) if unknown else {}
     counts |= {term: len(each) for term, each in ids.items()}
     if not any(0 < count <= most for count in counts.values()):
         common = {term for term, count in counts.items() if count}
@@ -129,7 +129,7 @@ def _find_others(
     among = frozenset[int]().union(*ids.values())
     # Checking one entry takes longer than finding one by a word.
     few = 2 * len(among) < sum(counts[term] for term in words)
-    found = (tx.find_words(words, scope, among=among if few else None)).ids
+    found = tx.find_words(words, scope, among=among if few else None).ids
     return {term: among.intersection(each) for term, each in found.items()}
 
 
@@ -220,7 +220,7 @@ class _Reader:
         names = {entry_id: state.session for entry_id, state in found if state is not None}
         return {
             entry_id: entry
-            for entry_id, entry in (self._tx.read_found(names)).items()
+            for entry_id, entry in self._tx.read_found(names).items()
             # An entry of another kind than its row says is damaged; decoding it reports that.
             if entry.kind in self.op.kinds or not has_kind(entry.kind, entry.envelope)
         }
@@ -285,7 +285,7 @@ def read_found(tx: Transaction, op: ReadFound) -> tuple[tuple[StoredEntry, ...],
     names = {each: name for (name, _), own in zip(op.states, ids, strict=True) for each in own}
     found = {
         entry_id: entry
-        for entry_id, entry in (tx.read_found(names)).items()
+        for entry_id, entry in tx.read_found(names).items()
         if entry.kind is None or entry.kind in op.kinds
     }
     return tuple(tuple(found[each] for each in own if each in found) for own in ids)

@@ -18,7 +18,6 @@ Waking other threads is an optimisation: a thread that was not woken looks again
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -66,8 +65,8 @@ class Latch:
             return
 
 
-class Leased(Generic[T]):
-    """A fixed number of things, each leased by at most one thread or task.
+class Slots(Generic[T]):
+    """A fixed number of things, each leased by at most one thread, which others can wait for.
 
     A forked child makes another: its threads hold no lease.
     """
@@ -77,6 +76,7 @@ class Leased(Generic[T]):
         self._leases = [Lease() for _ in self.things]
         # Only used by `with`, which cannot be interrupted halfway.
         self._lock = threading.Lock()
+        self._waiting: deque[Latch] = deque()
 
     @property
     def held(self) -> int:
@@ -104,14 +104,6 @@ class Leased(Generic[T]):
                 self._leases[number] = lease
                 return self.things[number]
         return None
-
-
-class Slots(Leased[T]):
-    """Leased things that threads can wait for."""
-
-    def __init__(self, things: Iterable[T]) -> None:
-        super().__init__(things)
-        self._waiting: deque[Latch] = deque()
 
     def take(self, lease: Lease, left_s: Callable[[], float]) -> T | None:
         """Wait for a free slot and take it; None if none is free before the deadline."""
@@ -143,51 +135,3 @@ class Slots(Leased[T]):
         """Wake all waiting threads."""
         for latch in list(self._waiting):
             latch.open()
-
-
-class AsyncSlots(Leased[T]):
-    """Things that tasks wait for, one by one, in the order in which they came."""
-
-    def __init__(self, things: Iterable[T]) -> None:
-        super().__init__(things)
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    async def take(self, lease: Lease, left_s: Callable[[], float]) -> T | None:
-        """Wait for a free slot; None if there is none before the time is up."""
-        thing = None if self._waiting else self.try_take(lease)
-        while thing is None and (left := left_s()) > 0:
-            await self._wait(left)
-            thing = self.try_take(lease)
-        return thing
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait until a slot may be free."""
-        woken = asyncio.get_running_loop().create_future()
-        try:
-            self._waiting.append(woken)
-            async with asyncio.timeout(min(seconds, LOOK_AGAIN_S)):
-                await woken
-        except TimeoutError:
-            pass
-        except BaseException:
-            # The slot that it was woken for is the next one's.
-            if woken.done():
-                self.wake()
-            raise
-        finally:
-            with suppress(ValueError):
-                self._waiting.remove(woken)
-
-    def wake(self) -> None:
-        """Tell one task that waits that a slot was given back."""
-        while self._waiting:
-            woken = self._waiting.popleft()
-            if not woken.done():
-                woken.set_result(None)
-                break
-
-    def wake_all(self) -> None:
-        """Tell every task that waits to look again."""
-        for woken in list(self._waiting):
-            if not woken.done():
-                woken.set_result(None)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from indelible.core import fork
 from indelible.core.batcher import AsyncBatcher, Pending
 from indelible.core.deadline import Deadline
-from indelible.core.uncancellable import UncancellableFuture
-from indelible.errors import ClosedError
+from indelible.core.uncancellable import OnCancel, UncancellableFuture
+from indelible.errors import ClosedError, MemoryStoreError, UnavailableError
 
 A = TypeVar("A")
 Q = TypeVar("Q")
@@ -43,6 +44,7 @@ class WorkerThreads(Generic[Q, R]):
         self._senders = senders
         self._callers = callers
         self._batches = batches
+        self._closed = False
         self._lock: threading.Lock
         self._batchers: dict[asyncio.AbstractEventLoop, AsyncBatcher[Q, R]]
         self._sending: ThreadPoolExecutor
@@ -50,26 +52,47 @@ class WorkerThreads(Generic[Q, R]):
         self._reset()
         fork.register(after_in_child=self._reset)
 
-    def send(self, request: Q, deadline: Deadline) -> Coroutine[Any, Any, R]:
-        """Send a request in a batch; a cancelled caller is released when it has ended."""
-        return self._get_batcher().run(request, deadline)
+    def send(
+        self, request: Q, deadline: Deadline, on_cancel: OnCancel | None = None
+    ) -> Coroutine[Any, Any, R]:
+        """Send a request in a batch; a cancelled caller is released when it has ended.
+
+        With `on_cancel`, it is told of the cancellation, and the caller gets the outcome.
+        """
+        return self._get_batcher().run(request, deadline, on_cancel=on_cancel)
 
     async def call(self, function: Callable[[A], T], argument: A) -> T:
         """Call a function; a cancelled caller is released at once, and the function goes on."""
-        return await asyncio.wrap_future(_submit(self._calling, function, argument))
+        return await asyncio.wrap_future(self._submit(self._calling, function, argument))
 
-    async def finish(self, function: Callable[[A], T], argument: A) -> T:
-        """Call a function; a cancelled caller is released when it has ended."""
-        return (await _wait(_submit(self._calling, function, argument))).result()
+    async def finish(
+        self, function: Callable[[A], T], argument: A, on_cancel: OnCancel | None = None
+    ) -> T:
+        """Call a function; a cancelled caller is released when it has ended, as by `send`."""
+        outcome = self._submit(self._calling, function, argument)
+        try:
+            await _wait(outcome)
+        except asyncio.CancelledError as error:
+            if on_cancel is None:
+                raise
+            on_cancel(error)
+        return outcome.result()
 
-    async def close(self) -> None:
-        """Finish the calls that were begun before. Later ones are a `ClosedError`."""
+    async def close(self, *, wait: bool = True) -> None:
+        """Finish the calls that were begun before. Later ones are a `ClosedError`.
+
+        Without `wait`, calls of cancelled callers and of other event loops go on meanwhile.
+        """
         loop = asyncio.get_running_loop()
         batcher = self._batchers.get(loop)
         if batcher is not None:
             await batcher.close()
-        await loop.run_in_executor(None, self._sending.shutdown)
-        await loop.run_in_executor(None, self._calling.shutdown)
+        self._closed = True
+        for threads in (self._sending, self._calling):
+            if wait:
+                await loop.run_in_executor(None, threads.shutdown)
+            else:
+                threads.shutdown(wait=False)
 
     def _reset(self) -> None:
         """Begin without threads: they start when they are needed, also in a forked child."""
@@ -92,29 +115,53 @@ class WorkerThreads(Generic[Q, R]):
         """Send a batch in a thread, and wait for it even if a caller is cancelled."""
         try:
             # A copy: if Ctrl-C interrupts this thread, the batcher goes on without the batch.
-            sent = _submit(self._sending, self._send, list(batch))
-        except ClosedError as error:
+            sent = self._submit(self._sending, self._send, list(batch))
+        except MemoryStoreError as error:
             for pending in batch:
-                pending.fail(error)
+                pending.fail(error.copy())
         else:
             await _wait(sent)
 
+    def _submit(
+        self, threads: ThreadPoolExecutor, function: Callable[[A], T], argument: A
+    ) -> Future[T]:
+        """Call a function in a thread, with the context variables of the caller."""
+        outcome: Future[T] = Future()
+        work = partial(copy_context().run, function, argument)
+        try:
+            threads.submit(_perform, outcome, work)
+        except RuntimeError as error:
+            # The executor queues a call before it starts a thread for it. Unless another thread has
+            # begun it already, it is taken back.
+            if outcome.cancel():
+                if self._closed:
+                    # By another event loop, meanwhile.
+                    raise ClosedError("the store is closed") from None
+                raise UnavailableError(
+                    f"no thread can be started ({error}); nothing was written, so it is safe to try"
+                    " again"
+                ) from error
+        return outcome
 
-def _submit(threads: ThreadPoolExecutor, function: Callable[[A], T], argument: A) -> Future[T]:
-    """Call a function in a thread, with the context variables of the caller."""
-    try:
-        return threads.submit(copy_context().run, function, argument)
-    except RuntimeError:
-        # Another event loop has closed the store meanwhile.
-        raise ClosedError("the store is closed") from None
+
+def _perform(outcome: Future[T], work: Callable[[], T]) -> None:
+    """Do the work of a call, unless it was taken back."""
+    if outcome.set_running_or_notify_cancel():
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (its caller gets it)
+            outcome.set_exception(error)
+        finally:
+            # The traceback of an error holds this frame.
+            del outcome
 
 
-async def _wait(outcome: Future[T]) -> Future[T]:
+async def _wait(outcome: Future[Any]) -> None:
     """Wait for the end of a call, even if the caller is cancelled."""
     loop = asyncio.get_running_loop()
     done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
 
-    def wake(_: Future[T]) -> None:
+    def wake(_: Future[Any]) -> None:
         # A loop that was closed meanwhile has no callers left.
         with suppress(RuntimeError):
             # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
@@ -122,4 +169,3 @@ async def _wait(outcome: Future[T]) -> Future[T]:
 
     outcome.add_done_callback(wake)
     await done
-    return outcome

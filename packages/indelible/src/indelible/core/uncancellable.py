@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# Is told of the cancellation of a task that goes on nevertheless.
+OnCancel = Callable[[asyncio.CancelledError], None]
+
 
 class UncancellableFuture(asyncio.Future[T]):
     """The outcome of a write in progress. It cannot be cancelled.

@@ -87,7 +87,7 @@ _DUMPERS: Final = {
 }
 
 
-def register_arrays(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def register_arrays(connection: psycopg.Connection[Any]) -> None:
     """Let a connection send these arrays as parameters."""
     for kind, dumper in _DUMPERS.items():
         connection.adapters.register_dumper(kind, dumper)

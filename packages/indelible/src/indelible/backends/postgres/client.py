@@ -63,7 +63,7 @@ GROUP_WAIT_S: Final = 0.25
 LAST_ATTEMPT: Final = 0.1
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Attempt(Operation[R]):
     """Use a connection once."""
 
@@ -71,7 +71,7 @@ class Attempt(Operation[R]):
     deadline: Deadline
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SendInGroup(Operation[str | None]):
     """Send an append with those that wait; its version, or None if its guard did not hold."""
 
@@ -79,11 +79,13 @@ class SendInGroup(Operation[str | None]):
     deadline: Deadline
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pause(Operation[None]):
     """Wait before the next attempt."""
 
     seconds: float
+    # Whether the write may have landed, so that even a cancelled call makes the next attempt.
+    may_have_landed: bool = False
 
 
 class PostgresClient:
@@ -187,7 +189,7 @@ class PostgresClient:
                     raise error
                 # If this attempt wrote nothing, an earlier one may have.
                 raise unknown.copy(exhausted=True) from (error.__cause__ or error)
-            yield Pause(wait_s)
+            yield Pause(wait_s, may_have_landed=unknown is not None)
             # The group may have failed because of another append; and this one may be written.
             alone, op = True, replace(op, fresh=False)
 

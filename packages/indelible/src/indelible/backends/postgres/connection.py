@@ -52,7 +52,7 @@ _SYNC_WAIT: Final = "SyncRepWaitForLSN"
 class DriverConnection(psycopg.Connection[Row]):
     """A connection of the driver that waits for the server until a deadline at most.
 
-    After a deadline, a cancellation or Ctrl-C it is closed: a late answer would be taken for that
+    After a deadline or Ctrl-C it is closed: a late answer would be taken for that
     of the next statement.
     """
 

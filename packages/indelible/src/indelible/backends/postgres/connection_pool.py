@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import psycopg
 import psycopg_pool
@@ -40,8 +40,6 @@ from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease, Slots
 from indelible.core.limits import LOOK_AGAIN_S
 from indelible.errors import ClosedError, MemoryStoreError
-
-T = TypeVar("T")
 
 # Two per core of a small server. By default, a server accepts a hundred from all its clients.
 CONNECTIONS_MAX: Final = 8
@@ -264,25 +262,48 @@ class AwaitedPool:
         return self._pool.max_size
 
     def getconn(self, timeout: float) -> psycopg.AsyncConnection[Any]:
-        """Get a connection."""
-        return self._wait(self._pool.getconn(timeout=timeout))
+        """Get a connection, as long as the event loop runs."""
+        assert self.loop is not None, "it is set when the store is opened"
+        lent: Future[psycopg.AsyncConnection[Any]] = Future()
+        if not self._schedule(self._lend(lent, timeout)):
+            raise psycopg_pool.PoolClosed("the event loop of the pool is closed")
+        while not wait([lent], LOOK_AGAIN_S).done:
+            if not self.loop.is_running() and lent.cancel():
+                raise psycopg_pool.PoolClosed("the event loop of the pool has stopped")
+        return lent.result()
 
     def putconn(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Return a connection."""
-        self._wait(self._pool.putconn(connection))
+        """Return a connection, as soon as the event loop runs.
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work of the event loop, as long as that runs."""
+        It does not wait and cannot fail: what the call has done is done.
+        """
+        if not self._schedule(self._pool.putconn(connection)):
+            connection.pgconn.finish()
+
+    async def _lend(self, lent: Future[psycopg.AsyncConnection[Any]], wait_s: float) -> None:
+        """Get a connection for a thread; if that has given up, the pool has it back."""
+        try:
+            connection = await self._pool.getconn(timeout=wait_s)
+        except BaseException as error:
+            if lent.set_running_or_notify_cancel():
+                stopped = psycopg_pool.PoolClosed("the event loop of the pool has stopped")
+                lent.set_exception(error if isinstance(error, Exception) else stopped)
+            raise
+        if lent.set_running_or_notify_cancel():
+            lent.set_result(connection)
+        else:
+            await self._pool.putconn(connection)
+
+    def _schedule(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Give work to the event loop; return whether that is possible."""
         assert self.loop is not None, "it is set when the store is opened"
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError:
+            # The loop is closed.
             work.close()
-            raise psycopg_pool.PoolClosed("the event loop of the pool is closed") from None
-        while not wait([future], LOOK_AGAIN_S).done:
-            if not self.loop.is_running() and future.cancel():
-                raise psycopg_pool.PoolClosed("the event loop of the pool has stopped")
-        return future.result()
+            return False
+        return True
 
 
 class Loan:

@@ -25,7 +25,8 @@ from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
 from indelible.core.plan import Operation, Plan, run_plan_async
 from indelible.core.threads import WorkerThreads
-from indelible.errors import ClosedError, OutcomeUnknownError
+from indelible.core.uncancellable import OnCancel
+from indelible.errors import ClosedError
 from indelible.model import Claims
 
 R = TypeVar("R")
@@ -53,7 +54,7 @@ class AsyncPostgresBackend:
         # Done when a call has ended.
         self._running: set[asyncio.Future[None]] = set()
         # Parent and child would read each other's answers: the child opens its own connections.
-        fork.register(after_in_child=self._client.after_fork)
+        fork.register(after_in_child=self._after_fork)
 
     async def prepare(self) -> None:
         """Connect, and create or migrate the tables."""
@@ -70,34 +71,45 @@ class AsyncPostgresBackend:
         return await self._run(self._client.claims())
 
     async def close(self) -> None:
-        """Wait for the calls of this event loop, each until its deadline; close the connections."""
+        """Wait for the calls of this event loop, each until its deadline; close the connections.
+
+        Those of calls whose callers have gone are closed when they are given back.
+        """
         self._closed = True
         loop = asyncio.get_running_loop()
         # Each has its own deadline, but a task whose loop was stopped by Ctrl-C never ends.
         deadline = Deadline(self._options.timeout_s)
-        while (left_s := deadline.left_s()) > 0 and (
-            running := [each for each in list(self._running) if each.get_loop() is loop]
-        ):
-            await asyncio.wait(running, timeout=left_s)
-        await self._threads.close()
-        self._client.close()
+        try:
+            while (left_s := deadline.left_s()) > 0 and (
+                running := [each for each in list(self._running) if each.get_loop() is loop]
+            ):
+                await asyncio.wait(running, timeout=left_s)
+            await self._threads.close(wait=False)
+        finally:
+            self._client.close()
+
+    def _after_fork(self) -> None:
+        """In a forked child: start without connections and calls."""
+        self._client.after_fork()
+        self._running = set()
 
     async def _run(self, plan: Plan[R], *, writes: bool = False) -> R:
-        """Run a plan; if it writes, to its end, although the task may be cancelled meanwhile."""
+        """Run a plan.
+
+        One that writes learns the outcome of an attempt during which the task is cancelled. Then it
+        makes another only to find out about one that may have landed.
+        """
         cancelled: asyncio.CancelledError | None = None
 
-        async def execute(op: Operation[Any]) -> Any:
+        def on_cancel(error: asyncio.CancelledError) -> None:
             nonlocal cancelled
-            try:
-                return await self._begin(op, writes=writes)
-            except asyncio.CancelledError as error:
-                if not writes:
-                    raise
-                cancelled = error
-                if isinstance(op, Pause):
-                    return None
-                # An append is sent again, with its key; other writes end here.
-                raise OutcomeUnknownError("it was cancelled: it may have landed") from None
+            cancelled = error
+
+        async def execute(op: Operation[Any]) -> Any:
+            if cancelled is not None and isinstance(op, Pause) and not op.may_have_landed:
+                # Nothing was written, and nothing will be.
+                raise cancelled
+            return await self._begin(op, on_cancel if writes else None)
 
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
@@ -111,15 +123,25 @@ class AsyncPostgresBackend:
             if cancelled is not None:
                 raise cancelled
 
-    def _begin(self, op: Operation[Any], *, writes: bool) -> Awaitable[Any]:
-        """Begin an operation of a plan."""
+    def _begin(self, op: Operation[Any], on_cancel: OnCancel | None) -> Awaitable[Any]:
+        """Begin an operation of a plan; a write goes on when it is cancelled, and tells so."""
         match op:
             case SendInGroup():
-                return self._threads.send(op.append, op.deadline)
-            case Attempt() if writes:
-                return self._threads.finish(self._client.attempt, op)
+                return self._threads.send(op.append, op.deadline, on_cancel)
+            case Attempt() if on_cancel is not None:
+                return self._threads.finish(self._client.attempt, op, on_cancel)
             case Attempt():
                 return self._threads.call(self._client.attempt, op)
             case Pause():
-                return asyncio.sleep(op.seconds)
+                return _pause(op, on_cancel)
         raise AssertionError(f"{op} is not an operation of a client's plan")
+
+
+async def _pause(pause: Pause, on_cancel: OnCancel | None) -> None:
+    """Wait; a cancellation ends the wait, and the call unless an attempt may have landed."""
+    try:
+        await asyncio.sleep(pause.seconds)
+    except asyncio.CancelledError as error:
+        if on_cancel is None or not pause.may_have_landed:
+            raise
+        on_cancel(error)

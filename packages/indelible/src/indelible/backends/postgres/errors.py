@@ -162,7 +162,7 @@ def is_usable_after(error: BaseException) -> bool:
 
 
 def find_interrupt(error: BaseException) -> BaseException | None:
-    """Find the Ctrl-C or the cancellation that an error of the driver has replaced.
+    """Find the Ctrl-C that an error of the driver has replaced.
 
     The driver cleans up when it is interrupted. If that fails, its error is raised instead.
     """

@@ -21,7 +21,7 @@ LOCK_WAIT_S: Final = 1.0
 
 @dataclass(slots=True)
 class PostgresContext:
-    """The options of a store that its plans need."""
+    """The options of a store that its statements need."""
 
     namespace: bytes
     # None for the server's time; a caller's clock is for tests.

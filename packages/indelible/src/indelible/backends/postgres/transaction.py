@@ -252,8 +252,8 @@ class PostgresTransaction(Transaction):
 
     def now_ms(self) -> int:
         if self._now_ms is None:
-            query = self._db.query("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
-            ((self._now_ms,),) = query
+            rows = self._db.query("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
+            ((self._now_ms,),) = rows
         now_ms: int = self._now_ms
         return now_ms
 
@@ -272,7 +272,7 @@ class PostgresTransaction(Transaction):
         except FormatError:
             row, _ = parse_session_row(name, rows[0][1:])
             own = *self._context.get_primary_key(name), row.number
-            if not damaged or (self._db.query(_MAY_BE_OTHERS, own))[0][0]:
+            if not damaged or self._db.query(_MAY_BE_OTHERS, own)[0][0]:
                 raise
         return row
 

@@ -333,6 +333,7 @@ class Channel:
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
             measure=attrgetter("size"),
+            shares=True,
         )
 
     def send(self, request: CommandRequest) -> list[Any]:
