@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from indelible.core import fork
 from indelible.core.batcher import Batcher, Pending
 from indelible.core.deadline import Deadline
-from indelible.core.handlers import WRITES, perform_blocking
+from indelible.core.handlers import WRITES, perform_operation
 from indelible.core.plan import Operation
 from indelible.core.threads import WorkerThreads
 from indelible.core.transaction import Transaction
@@ -49,7 +49,7 @@ class EmbeddedDatabase(Protocol):
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that is not in `WRITES`.
 
-        Those of `READS` are performed by `perform_blocking`, in a transaction that reads; the
+        Those of `READS` are performed by `perform_operation`, in a transaction that reads; the
         others are `Scrub`, `CheckEngine`, `FindRisks`, `Identify` and `ReadCursorKey`.
         """
 
@@ -125,7 +125,7 @@ class BatchWriter(ABC):
     def _perform(self, tx: Transaction, op: Operation[Any]) -> Any:
         """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
         try:
-            return perform_blocking(tx, op)
+            return perform_operation(tx, op)
         except MemoryStoreError as error:
             if isinstance(error.__cause__, self.engine_error):
                 raise

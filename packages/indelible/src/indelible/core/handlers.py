@@ -93,7 +93,7 @@ _WHOLE_LOG: Final = ((0, LOG_ENTRIES_MAX),)
 R = TypeVar("R")
 
 
-def perform_blocking(tx: Transaction, op: Operation[R]) -> R:
+def perform_operation(tx: Transaction, op: Operation[R]) -> R:
     """Perform an operation in a transaction."""
     handler = (WRITES if type(op) in WRITES else READS).find(op)
     return handler(tx, op)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from indelible.backends.memory.transaction import MemoryDatabase, MemoryTransaction
 from indelible.core.clock import Clock
 from indelible.core.cursors import create_secret
-from indelible.core.handlers import READS, WRITES, perform_blocking
+from indelible.core.handlers import READS, WRITES, perform_operation
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import (
     CheckEngine,
@@ -53,9 +53,9 @@ class MemoryBackend:
                 raise ClosedError("the store is closed")
             tx = MemoryTransaction(self._database)
             if type(op) in READS:
-                return perform_blocking(tx, op)
+                return perform_operation(tx, op)
             if type(op) in WRITES:
-                result = perform_blocking(tx, op)
+                result = perform_operation(tx, op)
                 tx.commit()
                 return result
             own: R = self._perform_own(op)

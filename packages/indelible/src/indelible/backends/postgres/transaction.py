@@ -40,7 +40,7 @@ from indelible.core.checksums import (
     split_checksums,
 )
 from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
-from indelible.core.handlers import READS, WRITES
+from indelible.core.handlers import WRITES, perform_operation
 from indelible.core.limits import SESSION_ID_BYTES_MAX
 from indelible.core.operations import (
     FindMatches,
@@ -224,9 +224,8 @@ def find_handler(
 def perform_in_transaction(db: PostgresConnection, op: Operation[R]) -> R:
     """Perform an operation by its shared handler. If it fails, the client rolls back."""
     writes = is_write(op)
-    handler = (WRITES if writes else READS).find(op)
     db.begin(writes=writes)
-    result = handler(PostgresTransaction(db, writes=writes), op)
+    result = perform_operation(PostgresTransaction(db, writes=writes), op)
     db.commit()
     return result
 

@@ -16,7 +16,7 @@ from indelible.backends.sqlite.transaction import SqliteTransaction
 from indelible.backends.sqlite.writer import SqliteWriter
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
-from indelible.core.handlers import READS, perform_blocking
+from indelible.core.handlers import READS, perform_operation
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Operation
 from indelible.errors import FormatError, MemoryStoreBackendError, UnavailableError
@@ -65,7 +65,7 @@ class SqliteDatabase:
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""
         if type(op) in READS:
-            return self.readers.run(lambda db: perform_blocking(SqliteTransaction(db), op))
+            return self.readers.run(lambda db: perform_operation(SqliteTransaction(db), op))
         return self._perform_own(op)
 
     def _perform_own(self, op: Operation[Any]) -> Any:
