@@ -10,7 +10,7 @@ from memory_contract import check
 from memory_contract.cases import programs
 from memory_contract.gates import GATES
 from memory_contract.targets import resolve
-from tests.support.stores import ENGINES
+from tests.support.stores import ENGINES, SERVERS
 
 # Gates whose cases make one call after the other.
 ONE_BY_ONE = {"sequential", "edges", "lifecycle"}
@@ -30,9 +30,9 @@ def build_target(url, gate):
 
 
 def build_runs():
-    """Each engine with each gate. A cluster runs the scripts of one server."""
+    """Each engine with each gate. For one caller, conformance compares all engines with memory."""
     for engine, gate in product([*ENGINES, "cluster"], GATES):
-        repeats = engine == "cluster" and gate in {*ONE_BY_ONE, "recall"}
+        repeats = engine in {*SERVERS, "cluster"} and gate in {*ONE_BY_ONE, "recall"}
         marks = [pytest.mark.exhaustive] if repeats else []
         yield pytest.param(engine, gate, marks=marks)
 

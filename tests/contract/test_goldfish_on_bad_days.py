@@ -79,6 +79,7 @@ def said_of(adapter):
         subject.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", server_goldfish.RIGHT_ON_REDIS, ids=lambda kind: kind.__name__)
 def test_a_right_store_on_redis_is_caught_by_no_case(kind):
     results = said_of(server_goldfish.adapter_on(kind, redis_server.emptied()))
@@ -87,6 +88,7 @@ def test_a_right_store_on_redis_is_caught_by_no_case(kind):
     assert sum(r.verdict == "PASS" for r in results) > 5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", server_goldfish.RIGHT_ON_POSTGRES, ids=lambda kind: kind.__name__)
 def test_a_right_store_on_postgres_is_caught_by_no_case(kind):
     results = said_of(server_goldfish.adapter_on(kind, postgres_server.fresh_database()))

@@ -113,6 +113,7 @@ def test_the_last_lines_can_be_copied_and_run(demo, tmp_path):
         ]
 
 
+@pytest.mark.exhaustive
 def test_the_demo_ends_with_1_where_indelible_does_not_hold():
     output = io.StringIO()
     code = run_demo(Console(file=output, width=80), cast=Cast(ours=NaiveStore))

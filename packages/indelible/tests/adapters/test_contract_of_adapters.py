@@ -41,6 +41,7 @@ def test_what_the_kit_has_a_target_for_keeps_the_contract(target):
     assert_kept(in_one_process(target))
 
 
+@pytest.mark.exhaustive
 def test_a_session_on_redis_keeps_the_contract(redis_url):
     assert_kept(in_one_process(ON_REDIS))
 

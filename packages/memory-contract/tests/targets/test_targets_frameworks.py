@@ -115,6 +115,7 @@ def test_the_file_history_works_for_one_caller():
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
 
 
+@pytest.mark.exhaustive
 def test_the_file_history_loses_and_breaks():
     races = ("append_storm", "batch_storm")
     left = {f"{case}[{mode}]" for case in races for mode in ("threads", "processes")}
@@ -127,6 +128,7 @@ def test_the_file_history_loses_and_breaks():
     raise AssertionError(f"{left} never failed")
 
 
+@pytest.mark.exhaustive
 def test_the_sql_history_keeps_everything():
     found = checked(langchain("in_sql_prepared"))
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
@@ -203,6 +205,7 @@ def test_what_is_no_message_is_shown_as_it_is():
 # The Agents SDK
 
 
+@pytest.mark.exhaustive
 def test_the_sqlite_session_keeps_what_it_claims():
     more = ("pop_from_the_end", "limit_gives_the_newest", "pop_race", "first_open_race")
     found = checked(agents("sqlite_session"), *SOME, *more)
@@ -210,11 +213,13 @@ def test_the_sqlite_session_keeps_what_it_claims():
     assert "pop_race[processes]" in found
 
 
+@pytest.mark.exhaustive
 def test_the_async_sqlite_session_works_for_one_caller():
     found = checked(agents("async_sqlite_session"), *SOME[:-2], "pop_from_the_end")
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
 
 
+@pytest.mark.exhaustive
 def test_the_sqlalchemy_session_works_for_one_caller():
     found = checked(agents("sqlalchemy_session"), "append_then_read")
     assert found["append_then_read[async]"].verdict == "PASS"
