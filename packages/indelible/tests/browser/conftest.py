@@ -52,8 +52,8 @@ def enter(browser):
         return page
 
     def note(text):
-        # Said if a test types before the page has set its focus, and if a page asks for news when the
-        # test has ended its inspector.
+        # Said if a test types before the page has set its focus, and if a page asks for news of an
+        # inspector that the test has ended.
         ignored = "Autofocus processing was blocked", "net::ERR_CONNECTION_REFUSED"
         if not any(each in text for each in ignored):
             mishaps.append(text)
