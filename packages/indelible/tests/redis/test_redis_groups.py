@@ -3,11 +3,9 @@
 import asyncio
 
 import indelible
-from indelible.core.batcher import SHARE_MIN
 from memory_contract.faults.proxy import Proxy, ProxyFault
 
-# As many as one sender takes.
-CALLERS = SHARE_MIN
+CALLERS = 40
 
 
 def calls(client):

@@ -9,6 +9,7 @@ import pytest
 
 import indelible
 from indelible import UnavailableError
+from indelible.backends.sqlite import database
 from tests.support.sqlite.seams import blocking, database_of
 
 
@@ -53,6 +54,12 @@ WRITES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _at_every_write(request, monkeypatch):
+    if "soon" not in request.node.name:
+        monkeypatch.setattr(database, "MOVED_CHECK_S", 0)
+
+
 @pytest.fixture
 def path(tmp_path):
     folder = tmp_path / "folder"
@@ -93,6 +100,17 @@ async def test_the_async_store_says_it_too(path, way):
         ):
             with pytest.raises(UnavailableError, match="moved, deleted or replaced"):
                 await write()
+
+
+def test_a_store_that_writes_on_and_on_notices_it_soon(store, path):
+    delete(path)
+    with pytest.raises(UnavailableError, match="moved, deleted or replaced"):
+        write_on(store)
+
+
+def write_on(store):
+    for _ in range(100_000):
+        store.add_message("s", "user", "more")
 
 
 def test_a_file_that_was_put_back_is_written_to_again(store, path):

@@ -261,21 +261,6 @@ async def test_tasks_are_sent_together_too():
     assert (batcher.waiting, batcher.sending) == (0, 0)
 
 
-@pytest.mark.parametrize(("tasks", "shares"), [(64, [32, 32]), (20, [16, 4]), (8, [8])])
-async def test_tasks_that_wait_are_shared_among_free_senders(tasks, shares):
-    gate = AsyncGate()
-    batcher = AsyncBatcher(gate.send, **LIMITS | {"senders": 2, "shares": True})
-    waiting = [asyncio.create_task(batcher.run("first", Deadline(HANGS_S))) for _ in range(tasks)]
-    await gate.reached.wait()
-    await asyncio.sleep(0)
-    assert [len(batch) for batch in gate.batches] == shares
-    assert (batcher.waiting, batcher.sending) == (0, len(shares))
-    gate.open.set()
-    assert await asyncio.gather(*waiting) == ["FIRST"] * tasks
-    await batcher.close()
-    assert batcher.sending == 0
-
-
 async def test_tasks_that_wait_are_one_batch_unless_senders_share_them():
     gate = AsyncGate()
     batcher = AsyncBatcher(gate.send, **LIMITS | {"senders": 2})

@@ -29,9 +29,6 @@ from indelible.core.observer import OBSERVER
 from indelible.core.uncancellable import OnCancel, UncancellableFuture
 from indelible.errors import BusyError, ClosedError, OutcomeUnknownError
 
-# Tasks leave nothing of these for another sender: its batch would cost more than it saves.
-SHARE_MIN: Final = 16
-
 Q = TypeVar("Q")
 R = TypeVar("R")
 # What `send` returns.
@@ -87,10 +84,7 @@ class Pending(Generic[Q, R]):
 
 
 class _Queue(Generic[Q, R, S]):
-    """What both batchers share: who waits, who sends, and how much goes into one batch.
-
-    With `shares`, a sender of tasks leaves a part of what waits for senders that are free.
-    """
+    """What both batchers share: who waits, who sends, and how much goes into one batch."""
 
     def __init__(
         self,
@@ -100,14 +94,12 @@ class _Queue(Generic[Q, R, S]):
         requests_max: int,
         bytes_max: float = math.inf,
         measure: Callable[[Q], int] = lambda _: 0,
-        shares: bool = False,
     ) -> None:
         self._send = send
         self._senders_max = senders
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._measure = measure
-        self._shares = shares
         self._closed = False
         self.reset()
 
@@ -137,10 +129,10 @@ class _Queue(Generic[Q, R, S]):
         lease.held = True
         return True
 
-    def _take(self, batch: list[Pending[Q, R]], lease: Lease, requests_max: int) -> None:
+    def _take(self, batch: list[Pending[Q, R]], lease: Lease) -> None:
         """Move the next requests from the queue into a batch, in the order in which they came."""
         size = 0
-        while self._waiting and len(batch) < requests_max:
+        while self._waiting and len(batch) < self._requests_max:
             pending = self._waiting[0]
             if not pending.gone:
                 size += self._measure(pending.request)
@@ -223,7 +215,7 @@ class Batcher(_Queue[Q, R, None]):
             with self._lock:
                 leads = pending.lease is None and self._acquire(lease)
                 if leads:
-                    self._take(batch, lease, self._requests_max)
+                    self._take(batch, lease)
             if batch:
                 self._observe(batch)
                 self._send(batch)
@@ -269,8 +261,6 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
         self._tasks: set[asyncio.Task[None]] = set()
         # Fires at the earliest deadline of the requests that wait.
         self._alarm: asyncio.TimerHandle | None = None
-        # The lease of a sender that has not taken anything yet.
-        self._starting: Lease | None = None
 
     async def run(
         self,
@@ -314,16 +304,12 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
             self._alarm.cancel()
 
     def _start_sender(self) -> None:
-        """Start a sender for what waits, unless one is about to begin, or there are enough."""
-        if self._starting is not None and self._starting.held:
-            return
         lease = Lease()
         batch: list[Pending[Q, R]] = []
         started = False
         try:
             if not self._acquire(lease):
                 return
-            self._starting = lease
             task = self._loop.create_task(self._send_all(lease, batch))
             started = True
             self._tasks.add(task)
@@ -348,10 +334,7 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
         try:
             while self._waiting:
                 try:
-                    self._take(batch, lease, self._compute_share())
-                    self._starting = None
-                    if self._waiting:
-                        self._start_sender()
+                    self._take(batch, lease)
                     if batch:
                         self._observe(batch)
                         await self._send(batch)
@@ -361,17 +344,6 @@ class AsyncBatcher(_Queue[Q, R, Awaitable[None]]):
             # Before the task is found to be done: a request that comes in between must not take it
             # for a sender.
             lease.held = False
-
-    def _compute_share(self) -> int:
-        """Return how many requests a sender may take.
-
-        If it leaves something for free ones, a batch is on its way while the tasks of another run.
-        """
-        if not self._shares:
-            return self._requests_max
-        # All other senders have a batch on its way.
-        free = self._senders_max - self.sending + 1
-        return min(self._requests_max, max(SHARE_MIN, math.ceil(len(self._waiting) / free)))
 
     def _wake(self, batch: list[Pending[Q, R]]) -> None:
         """Tell a batch that it is over; if that is interrupted, the rest stays in the list."""

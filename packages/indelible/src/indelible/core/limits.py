@@ -93,6 +93,10 @@ VIEW_ATTEMPTS_MAX: Final = 50
 # How often an append, a view change or a snapshot is sent in all if its outcome is unknown.
 APPEND_ATTEMPTS_MAX: Final = 3
 
+# How often writes check whether the file was moved or deleted. A write in between is lost like one
+# that came just before the file was moved.
+MOVED_CHECK_S: Final = 0.001
+
 # How long a write on SQLite waits for other writers, unless told otherwise.
 BUSY_TIMEOUT_S: Final = 5.0
 # How long a call to a server may take, with all its retries, unless told otherwise.

@@ -333,7 +333,6 @@ class Channel:
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
             measure=attrgetter("size"),
-            shares=True,
         )
 
     def send(self, request: CommandRequest) -> list[Any]:

@@ -331,7 +331,6 @@ class AsyncChannel:
             requests_max=BATCH_MAX,
             bytes_max=BATCH_BYTES_MAX,
             measure=attrgetter("size"),
-            shares=True,
         )
 
     async def send(self, request: CommandRequest) -> list[Any]:

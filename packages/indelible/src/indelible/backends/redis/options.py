@@ -24,8 +24,8 @@ from indelible.core.clock import Clock
 from indelible.errors import UsageError
 from indelible.model import Durability
 
-# Concurrent writes share round trips; while one batch is on its way, the next is prepared.
-WRITE_CONNECTIONS = 2
+# One connection is enough for writes, since concurrent writes share its round trips.
+WRITE_CONNECTIONS = 1
 READ_CONNECTIONS = 8
 # Connecting takes one round trip; a server that does not answer it will not answer the call either.
 CONNECT_S_MAX = 5.0

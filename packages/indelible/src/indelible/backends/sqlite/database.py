@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from indelible.backends.sqlite.writer import SqliteWriter
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
 from indelible.core.handlers import READS, perform_operation
-from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
+from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
 from indelible.errors import FormatError, MemoryStoreBackendError, UnavailableError
 from indelible.model import Claims
@@ -39,6 +40,7 @@ class SqliteDatabase:
         first = SqliteConnection(options)
         # Identifies the file, even if the path leads to another one later.
         self._identity = _identify(options.path)
+        self._identified_at = 0.0
         try:
             schema.prepare(first, busy_timeout_s=options.busy_timeout_s)
         except BaseException:
@@ -46,7 +48,9 @@ class SqliteDatabase:
             first.close(checkpoint=not had_log)
             raise
         # It stays open and writes. Closing it would copy the whole log into the file and sync it.
-        self.writer = SqliteWriter(self._connect, first, refuse_if_moved=self._refuse_if_moved)
+        self.writer = SqliteWriter(
+            self._connect, first, refuse_if_moved=self._refuse_if_moved_recently
+        )
         self.readers = Readers(
             partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
         )
@@ -125,6 +129,13 @@ class SqliteDatabase:
 
     def _is_moved(self) -> bool:
         return _identify(self._options.path) != self._identity
+
+    def _refuse_if_moved_recently(self) -> None:
+        # To check the path takes a sixth of the time of an append that is not synced.
+        now = time.monotonic()
+        if now - self._identified_at >= MOVED_CHECK_S:
+            self._refuse_if_moved()
+            self._identified_at = now
 
     def _refuse_if_moved(self) -> None:
         """Raise if the path no longer leads to the file that was opened."""
