@@ -241,9 +241,17 @@ def test_a_connection_that_comes_after_its_call_gave_up_goes_back_to_the_pool(ur
             await stops.until_reached()
             task.cancel()
 
+        async def hand_out():
+            # What was asked for while the loop stood still.
+            await asyncio.sleep(0)
+            lending = [t for t in asyncio.all_tasks() if t.get_coro().__name__ == "_lend"]
+            await asyncio.gather(*lending)
+
         runner.run(begin())
         stops.open.set()
         assert stops.ended.wait(60)
+        runner.run(hand_out())
+        assert pool.get_stats()["pool_available"] == 2
         runner.run(close_over_pool(store, pool))
 
 
