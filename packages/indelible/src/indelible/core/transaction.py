@@ -32,7 +32,7 @@ from indelible.core.operations import (
     StoredLine,
 )
 from indelible.core.ranking import Occurrences
-from indelible.core.rows import KeyUse, SearchScope, SessionRow
+from indelible.core.rows import KeyUse, SearchScope, SessionRow, build_outline_error
 from indelible.core.session_list import Place
 from indelible.model import Kind
 from indelible.view import Extents
@@ -144,7 +144,7 @@ class Transaction(ABC):
         outlines: list[Outline] = []
         for each in self._read_extents(row, extents):
             if each.kind is None:
-                raise rules.build_outline_error(row.name, each.position)
+                raise build_outline_error(row.name, each.position)
             size = len(each.envelope)
             outlines.append(
                 Outline(each.position, each.kind, size, each.keep, each.opens, each.answers)
