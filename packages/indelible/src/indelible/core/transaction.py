@@ -41,14 +41,23 @@ from indelible.view import Extents
 class Transaction(ABC):
     """The primitives. Each concerns the current life of a session, unless it says otherwise."""
 
-    __slots__ = ()
+    __slots__ = ("_now_ms",)
+
+    def __init__(self) -> None:
+        self._now_ms: int | None = None
 
     # Where erased bytes may remain, for the receipt of an erasure.
     kept: ClassVar[tuple[str, ...]] = ()
 
-    @abstractmethod
     def now_ms(self) -> int:
-        """Return the time by the store's clock."""
+        """Return the time of this transaction by the store's clock: all its calls see the same."""
+        if self._now_ms is None:
+            self._now_ms = self.read_clock()
+        return self._now_ms
+
+    @abstractmethod
+    def read_clock(self) -> int:
+        """Read the store's clock."""
 
     # Sessions
 

@@ -233,7 +233,7 @@ def perform_in_transaction(db: PostgresConnection, op: Operation[R]) -> R:
 class PostgresTransaction(Transaction):
     """The primitives inside of a transaction. One that writes locks each session that it finds."""
 
-    __slots__ = ("_context", "_db", "_now_ms", "_writes")
+    __slots__ = ("_context", "_db", "_writes")
 
     # Deleted rows are overwritten later, and a client cannot reach the server's logs and copies.
     kept = (
@@ -244,22 +244,22 @@ class PostgresTransaction(Transaction):
     )
 
     def __init__(self, db: PostgresConnection, *, writes: bool) -> None:
+        super().__init__()
         self._db = db
         self._context = db.context
         self._writes = writes
-        self._now_ms: int | None = None
 
-    def now_ms(self) -> int:
-        if self._now_ms is None:
-            rows = self._db.query("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
-            ((self._now_ms,),) = rows
-        now_ms: int = self._now_ms
+    def read_clock(self) -> int:
+        query = "SELECT indelible.now_ms($1::bigint)"
+        now_ms: int = self._db.query(query, (self._context.now_ms(),))[0][0]
         return now_ms
 
     # Sessions
 
     def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
-        params = *self._context.get_primary_key(name), self._context.now_ms()
+        # The time of the first look, which may have waited for a lock, is that of the transaction.
+        now_ms = self._context.now_ms() if self._now_ms is None else self._now_ms
+        params = *self._context.get_primary_key(name), now_ms
         if self._writes:
             rows = self._db.query(LOCK_SESSION, params)
         else:

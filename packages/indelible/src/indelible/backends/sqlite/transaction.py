@@ -234,9 +234,10 @@ class SqliteTransaction(Transaction):
     __slots__ = ("_db",)
 
     def __init__(self, db: SqliteConnection) -> None:
+        super().__init__()
         self._db = db
 
-    def now_ms(self) -> int:
+    def read_clock(self) -> int:
         return self._db.now_ms()
 
     # Sessions
@@ -257,7 +258,7 @@ class SqliteTransaction(Transaction):
     def _check_deadline(self, row: SessionRow) -> None:
         """Raise if a session has expired by an entry that is damaged."""
         assert row.deadline_ms is not None
-        if self._db.now_ms() < row.deadline_ms:
+        if self.now_ms() < row.deadline_ms:
             return
         newest, _ = build_entry_ids(row.number, row.end - 1, row.end)
         found = self._db.execute(_CHECK_NEWEST_ENTRY, {"salt": self._salt(row), "id": newest})
@@ -598,7 +599,7 @@ class SqliteTransaction(Transaction):
     # Quarantine
 
     def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
-        now_ms = self._db.now_ms()
+        now_ms = self.now_ms()
         self._db.execute_many(
             "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
             [(row.number, position, why, now_ms, raw) for position, why, raw in entries],
