@@ -502,6 +502,25 @@ def test_repair_gives_no_deadline_to_a_session_that_has_none(make_store):
     assert store.session("s").ttl_s is None
 
 
+@pytest.mark.parametrize("call", range(1, 9))
+def test_repair_does_not_take_what_is_vacuumed_meanwhile_for_missing(monkeypatch, call):
+    with indelible.open("memory:") as store:
+        fill(store, 3)
+        snapshot = store.save_snapshot("s")
+        fill(store, 3)
+        perform, calls = store._backend.perform, iter(range(1, 100))
+
+        def vacuum_first(op):
+            if next(calls) == call:
+                store.rollback_to_snapshot("s", snapshot.id)
+                store.vacuum(undo_window=0)
+            return perform(op)
+
+        monkeypatch.setattr(store._backend, "perform", vacuum_first)
+        assert store.repair("s").actions == ()
+        assert store.quarantined("s") == []
+
+
 def test_repair_does_not_take_the_entries_of_an_earlier_life_for_missing(monkeypatch):
     clock = Clock()
     with indelible.open("memory:", clock=clock) as store:

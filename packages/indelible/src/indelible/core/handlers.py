@@ -314,7 +314,7 @@ def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | No
 
 
 def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
-    """Find all entries of an item, newest first."""
+    """Find all entries of an item."""
     found: list[int] = []
     after = ItemPlace(item, LOG_ENTRIES_MAX)
     while True:
@@ -333,13 +333,11 @@ def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
         return EraseResult()
     # Entries of earlier lives too: they are out of reach, but still stored.
     row = row._replace(born=0)
-    rows: list[LogRow] = []
-    for position in _find_versions(tx, row, op.item):
-        rows += tx.read_log(row, position, position + 1)
+    rows = tx.read_extents(row, view.from_positions(_find_versions(tx, row, op.item)))
     forks = tx.find_forks(op.session)
     size = sum(len(each.envelope) for each in rows)
     if rows:
-        erased = [each._replace(envelope=op.envelope) for each in reversed(rows)]
+        erased = [each._replace(envelope=op.envelope) for each in rows]
         tx.insert_entries(row, erased, replace=True)
     return EraseResult(len(rows), size_bytes=size, forks=forks, kept=tx.kept)
 

@@ -120,7 +120,8 @@ class Transaction(ABC):
         Gaps are skipped. An entry whose columns are damaged has no kind.
         """
 
-    def _read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+    def read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+        """Read the entries at these positions as `read_log` does."""
         return [each for extent in extents for each in self.read_log(row, *extent)]
 
     def read_entries(
@@ -132,7 +133,7 @@ class Transaction(ABC):
         are too many of them, raise. An entry of which the kind cannot be trusted is always
         returned.
         """
-        found = {each.position: each for each in self._read_extents(row, extents)}
+        found = {each.position: each for each in self.read_extents(row, extents)}
         missing = view.count(extents) - len(found)
         rules.refuse_many_missing(row.name, missing, extents[0][0], extents[-1][1])
         entries: list[StoredEntry] = []
@@ -151,7 +152,7 @@ class Transaction(ABC):
     def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
         outlines: list[Outline] = []
-        for each in self._read_extents(row, extents):
+        for each in self.read_extents(row, extents):
             if each.kind is None:
                 raise build_outline_error(row.name, each.position)
             size = len(each.envelope)
@@ -167,7 +168,7 @@ class Transaction(ABC):
 
     def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         """Return the number of entries at these positions, of all lives, and their size."""
-        sizes = [len(each.envelope) for each in self._read_extents(row, extents)]
+        sizes = [len(each.envelope) for each in self.read_extents(row, extents)]
         return len(sizes), sum(sizes)
 
     @abstractmethod

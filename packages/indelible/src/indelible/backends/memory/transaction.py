@@ -176,7 +176,7 @@ class MemoryTransaction(Transaction):
         return list(islice(found, limit))
 
     def delete_entries(self, row: SessionRow, extents: Extents) -> None:
-        dead = {each.position for each in self._read_extents(row, extents)}
+        dead = {each.position for each in self.read_extents(row, extents)}
         session = self._change(row)
         session.log = {at: each for at, each in session.log.items() if at not in dead}
 

@@ -145,11 +145,12 @@ _FIND_NEWER: Final = """
     LATERAL (SELECT position FROM indelible.entry
         WHERE session = own.session AND item = own.item AND position > own.position
         ORDER BY position DESC LIMIT $2) AS newer"""
+_LOG_ROW: Final = f"""position, kind, written_at, deadline, batch, generation, keep, key, opens,
+    answers, payload, {CONTENT.format(salt="$4")}"""
 _READ_LOG: Final = f"""
-    SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
-        payload, {CONTENT.format(salt="$4")}
-    FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3
+    SELECT {_LOG_ROW} FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3
     ORDER BY position LIMIT $5"""
+_READ_EXTENTS: Final = f"SELECT {_LOG_ROW} {IN_MANY}"
 _READ_OUTLINES: Final = f"""
     SELECT position, kind, octet_length(payload), keep, opens, answers {IN_MANY}"""
 _CHECKSUM: Final = f"substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES})"
@@ -377,6 +378,11 @@ class PostgresTransaction(Transaction):
     ) -> list[LogRow]:
         params = row.number, start, stop, self._context.compute_salt(row.name), limit
         return [build_log_row(*fields) for fields in self._db.query(_READ_LOG, params)]
+
+    def read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+        params = row.number, *split_bounds(extents), self._context.compute_salt(row.name)
+        found = sorted(self._db.query(_READ_EXTENTS, params), key=itemgetter(0))
+        return [build_log_row(*fields) for fields in found]
 
     def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         found = self._db.query(_READ_OUTLINES, (row.number, *split_bounds(extents)))
