@@ -273,6 +273,26 @@ def test_an_import_with_too_many_lines_is_refused(store, monkeypatch):
         other.import_(written)
 
 
+@pytest.mark.parametrize("limit", ["IMPORT_AUDIT_MAX", "IMPORT_SNAPSHOTS_MAX", "EXTENTS_MAX"])
+def test_what_could_not_be_imported_is_not_exported(store, monkeypatch, limit):
+    say(store, "short", "one")
+    say(store, "long", "one", "two", "three", "four")
+    store.save_snapshot("long")
+    store.save_snapshot("long")
+    store.hide("long", [1, 3])
+    monkeypatch.setattr(f"indelible.core.plans.transfer.{limit}", 1)
+    with pytest.raises(indelible.LimitError, match="session 'long' has") as refused:
+        export(store, "long")
+    assert refused.value.limit == 1
+    written = io.StringIO()
+    report = store.export(written)
+    assert [finding.session_id for finding in report.skipped] == ["long"]
+    written.seek(0)
+    with indelible.open("memory:") as other:
+        other.import_(written)
+        assert other.list_sessions().ids == ["short"]
+
+
 def test_an_import_that_would_drop_lines_is_refused(store):
     say(store, "s", "one", "two")
     own = export(store, "s")
