@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future, as_completed, wait
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from indelible.core.backend import Address
@@ -22,28 +23,36 @@ class Problem(NamedTuple):
     check: str
 
 
-def find_problems(addresses: Sequence[Address]) -> list[Problem]:
+def find_problems(addresses: Sequence[Address], timeout_s: float) -> list[Problem]:
     """Return what is wrong at these addresses; nothing as soon as one of them can be connected to.
 
-    This tells a wrong address from a slow server: the system answers for a server that is busy.
+    This tells a wrong address from a slow server: the system answers for a server that is busy. A
+    name has `timeout_s` to be resolved: the system has no timeout for that.
     """
     probes = _start_probes(addresses)
-    if any(probe.result() is None for probe in as_completed(probes)):
-        return []
-    return [problem for probe in probes if (problem := probe.result()) is not None]
+    with suppress(TimeoutError):
+        ended = as_completed(probes, timeout_s + FIRST_CONTACT_S)
+        if any(probe.result() is None for probe in ended):
+            return []
+    problems = map(_read_probe, addresses, probes)
+    return [problem for problem in problems if problem is not None]
 
 
-def describe_strangers(addresses: Sequence[Address], engine: str, reason: str) -> list[Problem]:
+def describe_strangers(
+    addresses: Sequence[Address], engine: str, reason: str, timeout_s: float
+) -> list[Problem]:
     """Describe addresses that are open but do not answer as a server of this engine."""
+    probes = _start_probes(addresses)
+    wait(probes, timeout_s + FIRST_CONTACT_S)
     problems: list[Problem] = []
-    for address, probe in zip(addresses, _start_probes(addresses), strict=True):
-        problem = probe.result()
+    for address, problem in zip(addresses, map(_read_probe, addresses, probes), strict=True):
         if problem is None:
             name = f"the socket {address}" if isinstance(address, str) else _name_port(*address)
             stranger = f"what listens there does not answer as a {engine} server ({reason})"
             check = "the port, whether the server wants TLS, and whether it is stuck"
-            problem = Problem(f"{name} is open, but {stranger}", check)
-        problems.append(problem)
+            problems.append(Problem(f"{name} is open, but {stranger}", check))
+        else:
+            problems.append(problem)
     return problems
 
 
@@ -71,6 +80,14 @@ def _start_probe(address: Address) -> Future[Problem | None]:
     # A daemon, so that a process need not wait for it to end.
     threading.Thread(target=run, name="indelible-probe", daemon=True).start()
     return probe
+
+
+def _read_probe(address: Address, probe: Future[Problem | None]) -> Problem | None:
+    if probe.done():
+        return probe.result()
+    name = address if isinstance(address, str) else address[0]
+    check = "the host name, the name servers, and whether a firewall is in between"
+    return Problem(f"{name} could not be resolved and reached in time", check)
 
 
 def _try_to_connect(address: Address) -> Problem | None:

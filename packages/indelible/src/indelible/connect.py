@@ -139,7 +139,7 @@ async def connect_async(options: OpenOptions) -> AsyncBackend:
 
 def _refuse_wrong_address(options: OpenOptions, factories: Factories) -> None:
     """Raise early if nothing listens at any address of a server, and say what to check."""
-    problems = find_problems(factories.addresses)
+    problems = find_problems(factories.addresses, options.timeout_s)
     if problems:
         raise _build_unreachable_error(options, factories, problems)
 
@@ -149,7 +149,7 @@ def _explain_stranger(
 ) -> UnavailableError:
     """Build the error for what listens and does not answer as a server."""
     engine = find_engine(options.target).name
-    problems = describe_strangers(factories.addresses, engine, str(error))
+    problems = describe_strangers(factories.addresses, engine, str(error), options.timeout_s)
     unknown = Problem(str(error), "host and port, and that the server runs")
     return _build_unreachable_error(options, factories, problems or [unknown])
 

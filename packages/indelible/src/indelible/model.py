@@ -531,7 +531,8 @@ class RepairReport:
 class TransferReport:
     """The result of an export or an import.
 
-    `skipped` lists sessions that are too damaged to be exported; all others were exported.
+    `skipped` lists sessions that an import would refuse: damaged ones, and those that exceed its
+    limits. All others were exported.
     """
 
     sessions: int

@@ -189,6 +189,43 @@ def test_a_retried_snapshot_that_begins_a_life_is_a_line(engine, tmp_path):
         assert [snapshot.id for snapshot in store.list_snapshots("s")] == ["id"]
 
 
+SAVE = SaveSnapshot("s", "id", None, None)
+EXPIRING_CHANGES = {
+    "append": lambda store: store.add_message("s", "user", "two", ttl=10),
+    "metadata": lambda store: store.set_metadata("s", {"a": 1}),
+    "a retried snapshot": lambda store: store._run(perform(SAVE)),
+}
+
+
+@pytest.mark.parametrize("change", EXPIRING_CHANGES)
+@pytest.mark.parametrize("engine", [*ENGINES, "cluster"])
+def test_the_line_of_a_change_during_which_a_session_expires_fits(engine, change, tmp_path):
+    clock = Clock()
+    readings = 0
+
+    def expire():
+        nonlocal readings
+        readings -= 1
+        if readings == 0:
+            clock.advance(20)
+        return clock()
+
+    url = empty_url(engine, tmp_path)
+    with indelible.open(url, audit=True, audit_key=KEY, clock=expire) as store:
+        for jump in range(1, 8):
+            store.forget("s")
+            store.add_message("s", "user", "one", ttl=10)
+            store._run(perform(SAVE))
+            lines, readings = len(store.audit_log("s")), jump
+            EXPIRING_CHANGES[change](store)
+            expired, readings = readings <= 0, 0
+            added = changes(store)[lines:]
+            assert findings(store) == []
+            if change == "a retried snapshot":
+                begun = expired and bool(store.list_snapshots("s"))
+                assert added == ["save snapshot"] * begun
+
+
 def test_an_export_carries_the_lines(store):
     say(store, "s", "one", "two")
     written = io.StringIO()
@@ -234,6 +271,26 @@ def test_an_import_with_too_many_lines_is_refused(store, monkeypatch):
         pytest.raises(indelible.FormatError, match="more than 1 lines of an audit"),
     ):
         other.import_(written)
+
+
+@pytest.mark.parametrize("limit", ["IMPORT_AUDIT_MAX", "IMPORT_SNAPSHOTS_MAX", "EXTENTS_MAX"])
+def test_what_could_not_be_imported_is_not_exported(store, monkeypatch, limit):
+    say(store, "short", "one")
+    say(store, "long", "one", "two", "three", "four")
+    store.save_snapshot("long")
+    store.save_snapshot("long")
+    store.hide("long", [1, 3])
+    monkeypatch.setattr(f"indelible.core.plans.transfer.{limit}", 1)
+    with pytest.raises(indelible.LimitError, match="session 'long' has") as refused:
+        export(store, "long")
+    assert refused.value.limit == 1
+    written = io.StringIO()
+    report = store.export(written)
+    assert [finding.session_id for finding in report.skipped] == ["long"]
+    written.seek(0)
+    with indelible.open("memory:") as other:
+        other.import_(written)
+        assert other.list_sessions().ids == ["short"]
 
 
 def test_an_import_that_would_drop_lines_is_refused(store):

@@ -1,6 +1,7 @@
 """Embedders: what may be one, and that one which fails costs nobody an entry."""
 
 import logging
+from typing import Annotated, Optional
 
 import pytest
 
@@ -68,6 +69,14 @@ async def count_several_awaited(texts: "list[str]"):
     return count_several(texts)
 
 
+def count_noted(text: Annotated[str, "one entry of a list"]):
+    return count_letters(text)
+
+
+def count_noted_several(texts: Annotated[Optional["list[str]"], "the texts"]):
+    return count_several(texts)
+
+
 class Model:
     model_name = "small"
 
@@ -82,6 +91,8 @@ class Model:
         (count_awaited, "count_awaited"),
         (count_several, "count_several"),
         (count_several_awaited, "count_several_awaited"),
+        (count_noted, "count_noted"),
+        (count_noted_several, "count_noted_several"),
         (Model().encode, "Model:small.encode"),
         (Letters(), "letters"),
     ],

@@ -146,6 +146,12 @@ def test_what_is_no_collection_is_refused(store):
             store.remember(("a",) * 10_000, "tea")
 
 
+@pytest.mark.parametrize("ids", ["a", None, 5])
+def test_what_is_no_list_of_ids_is_refused(store, ids):
+    with pytest.raises(UsageError):
+        store.refresh_ttl("c", ids)
+
+
 def test_collections_do_not_leak(store):
     every = [("a",), ("a", "b"), ("a/b",), ("ab",), ("a%",), ("a*",), ("a~1b",), ("A",)]
     for labels in every:

@@ -426,6 +426,7 @@ NOT_ASKED = [
     ("cat", {"kinds": ["thought"]}),
     ("cat", {"kinds": ["tool_call"]}),
     ("cat", {"sessions": "one"}),
+    ("cat", {"sessions": True}),
     ("cat", {"sessions": ["one"], "under": ("a",)}),
     ("cat", {"under": ()}),
 ]

@@ -118,6 +118,12 @@ def test_every_verb_keeps_to_its_session(store):
         store.undo(cleared)
 
 
+# Python has no repr of it.
+DEEP: list = []
+for _ in range(10_000):
+    DEEP = [DEEP]
+
+
 @pytest.mark.parametrize("session", ["", None, 5, b"s", ["s"], "\ud800", "a\udfff"])
 def test_what_is_no_session_id_is_refused(store, session):
     for use in (
@@ -131,6 +137,8 @@ def test_what_is_no_session_id_is_refused(store, session):
         with pytest.raises(UsageError) as caught:
             use()
         assert repr(session) in str(caught.value)
+    with pytest.raises(UsageError, match="a list without a repr"):
+        store.get_history(DEEP)
     assert listed(store) == []
 
 
@@ -203,7 +211,7 @@ def test_sessions_that_stay_are_listed_though_others_come_and_go(store, clock, o
 
 
 def test_what_is_no_page_is_refused(store):
-    for limit in (0, -1, "5", True):
+    for limit in (0, -1, "5", True, DEEP):
         with pytest.raises(UsageError):
             store.list_sessions(limit=limit)
     with pytest.raises(LimitError):

@@ -11,8 +11,8 @@ from indelible import (
     SnapshotNotFoundError,
     UsageError,
 )
-from indelible.core.limits import JOURNAL_LINES_MAX
-from indelible.core.operations import ReadLog
+from indelible.core.limits import BATCH_ENTRIES_MAX, JOURNAL_LINES_MAX
+from indelible.core.operations import Append, ReadLog
 from tests.support.stores import START_S, Clock
 
 WEEK_S = 7 * 24 * 3600
@@ -419,6 +419,58 @@ def test_repair_keeps_the_deadline_of_a_session(store, clock):
     assert store.session("forever").ttl_s is None
 
 
+def before_each_append(store, monkeypatch, act):
+    """Call a function before each append that the backend performs."""
+    perform = store._backend.perform
+
+    def perform_later(op):
+        if isinstance(op, Append):
+            act()
+        return perform(op)
+
+    monkeypatch.setattr(store._backend, "perform", perform_later)
+
+
+def test_repair_of_many_calls_moves_a_deadline_by_no_more_than_one_append(monkeypatch):
+    clock = Clock()
+    with indelible.open("memory:", clock=clock) as store:
+        for number in range(5):
+            store.add_tool_call("s", f"c{number}", "search", ttl=100)
+        before_each_append(store, monkeypatch, lambda: clock.advance(1))
+        assert len(store.repair("s").actions) == 5
+        assert clock() + store.session("s").ttl_s <= START_S + 100 + 1
+
+
+def test_repair_closes_no_call_that_is_answered_meanwhile(monkeypatch):
+    with indelible.open("memory:") as store, indelible.open("memory:") as other:
+        store.add_tool_call("s", "c1", "search")
+        store.add_tool_call("s", "c2", "search")
+        other._backend = store._backend
+        late = [("s", "c1", "found")]
+
+        def answer():
+            while late:
+                other.add_tool_result(*late.pop())
+
+        before_each_append(store, monkeypatch, answer)
+        assert [action.positions for action in store.repair("s").actions] == [(1,)]
+        calls = store.get_tool_calls("s")
+        assert [(call.status, call.result_position) for call in calls] == [
+            ("done", 2),
+            ("failed", 3),
+        ]
+
+
+def test_repair_closes_more_calls_than_a_batch_has():
+    names = [f"c{number}" for number in range(BATCH_ENTRIES_MAX + 100)]
+    calls = [{"id": name, "function": {"name": "f", "arguments": "{}"}} for name in names]
+    with indelible.open("memory:") as store:
+        store.add_messages("s", [ChatMessage(role="assistant", tool_calls=calls)])
+        assert len(store.repair().actions) == len(calls)
+        assert [call.status for call in store.get_tool_calls("s")] == ["done"] * len(calls)
+        assert store.repair().actions == ()
+
+
 @pytest.mark.parametrize("jump", range(1, 12))
 def test_repair_begins_no_life_of_a_session_that_expires_meanwhile(jump):
     clock = Clock()
@@ -448,6 +500,25 @@ def test_repair_gives_no_deadline_to_a_session_that_has_none(make_store):
     store.add_tool_call("s", "c1", "search", ttl=indelible.NEVER)
     assert len(store.repair("s").actions) == 1
     assert store.session("s").ttl_s is None
+
+
+@pytest.mark.parametrize("call", range(1, 9))
+def test_repair_does_not_take_what_is_vacuumed_meanwhile_for_missing(monkeypatch, call):
+    with indelible.open("memory:") as store:
+        fill(store, 3)
+        snapshot = store.save_snapshot("s")
+        fill(store, 3)
+        perform, calls = store._backend.perform, iter(range(1, 100))
+
+        def vacuum_first(op):
+            if next(calls) == call:
+                store.rollback_to_snapshot("s", snapshot.id)
+                store.vacuum(undo_window=0)
+            return perform(op)
+
+        monkeypatch.setattr(store._backend, "perform", vacuum_first)
+        assert store.repair("s").actions == ()
+        assert store.quarantined("s") == []
 
 
 def test_repair_does_not_take_the_entries_of_an_earlier_life_for_missing(monkeypatch):

@@ -14,8 +14,9 @@ from indelible.backends.postgres.statements import PostgresContext
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import Append, Draft
-from indelible.core.rules import SessionState
+from indelible.core.rows import SessionRow, build_token
 from indelible.model import Kind, Status
+from indelible.view import View
 from tests.support import postgres_server
 
 NOW_MS = 1_800_000_000_000
@@ -80,7 +81,7 @@ def allows(state, op):
         # The rules would begin another life, which is not for the guard to do.
         return False
     try:
-        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, NOW_MS))
         rules.refuse_if_full(op.session, state.end if state else 0, len(op.drafts))
     except (ConflictError, LimitError):
         return False
@@ -99,13 +100,21 @@ def test_the_guard_holds_exactly_when_the_rules_allow_it(connection, row, reques
         row["log_end"] = row["born"] + row["length"]
         for statement in (INSERT, ENTRY, KEPT):
             connection.execute(statement, row)
-        life = f"{row['number']}.{row['life']}"
-        state = SessionState(
-            life, row["born"], row["log_end"], row["generation"], row["deadline"], row["staged"]
+        state = SessionRow(
+            name="s",
+            token=build_token(row["number"], row["life"]),
+            born=row["born"],
+            end=row["log_end"],
+            generation=row["generation"],
+            deadline_ms=row["deadline"],
+            staged=row["staged"],
+            view=View((), row["born"]),
+            created_at_ms=0,
+            last_activity_ms=0,
         )
         kept = request["key"] == "kept" and row["vacuums"] > 0
         used = row["key_life"] == row["life"] and (request["key"] == "entry" or kept)
-    actual = rules.compute_version(state, rules.compute_status(state, NOW_MS))
+    actual = rules.compute_version(state, NOW_MS)
     expected = actual if request["expected"] == "actual" else request["expected"]
     drafts = (Draft(Kind.MESSAGE, b"x"),) * request["entries"]
     # Positions that an entry has already are drawn by no session of ours.
@@ -128,6 +137,6 @@ def test_the_guard_holds_exactly_when_the_rules_allow_it(connection, row, reques
                 end + len(drafts),
                 state.generation if state else 0,
             )
-            assert state is None or life == state.life
+            assert state is None or life == state.token
     finally:
         connection.rollback()

@@ -24,13 +24,9 @@ def store(url):
         yield store
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_it_is_one_round_trip(store, verb, monkeypatch):
-    for session in ("s", "pieces"):
-        store.add_messages(session, [{"role": "user", "content": str(n)} for n in range(30)])
-    at = store.save_snapshot("s").id
-    store.hide("pieces", [3, 20, 25])
-    store.add_message("s", "user", "later")
+@pytest.fixture
+def trips(monkeypatch):
+    """The status of the connection at each round trip."""
     trips = []
     wait = DriverConnection.wait
 
@@ -39,6 +35,29 @@ def test_it_is_one_round_trip(store, verb, monkeypatch):
         return wait(self, gen, *args, **options)
 
     monkeypatch.setattr(DriverConnection, "wait", counted)
+    return trips
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_it_is_one_round_trip(store, verb, trips):
+    for session in ("s", "pieces"):
+        store.add_messages(session, [{"role": "user", "content": str(n)} for n in range(30)])
+    at = store.save_snapshot("s").id
+    store.hide("pieces", [3, 20, 25])
+    store.add_message("s", "user", "later")
+    trips.clear()
     VERBS[verb](store, at)
     # Outside of a transaction: the statement is one by itself.
     assert trips == [psycopg.pq.TransactionStatus.IDLE]
+
+
+def test_a_memory_is_erased_in_as_many_round_trips_however_many_versions_it_has(store, trips):
+    counts = set()
+    for versions in (2, 50):
+        for number in range(versions):
+            store.remember("c", f"{number}", id=f"m{versions}")
+            store.remember("c", "between", id="other")
+        trips.clear()
+        assert store.erase_memory("c", f"m{versions}").entries == versions
+        counts.add(len(trips))
+    assert len(counts) == 1

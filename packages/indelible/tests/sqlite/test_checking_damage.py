@@ -137,7 +137,10 @@ OTHER_DAMAGES = {
         "UPDATE session SET tail = 99 WHERE name = 's'",
         "outside of its log",
     ),
-    "a damaged view": ("UPDATE session SET extents = x'ff' WHERE name = 's'", "view is damaged"),
+    "a damaged view": (
+        "UPDATE session SET extents = x'ff' WHERE name = 's'",
+        "row of session 's' is damaged",
+    ),
     "a snapshot out of its log": ('UPDATE snapshot SET "end" = 999', "outside of its log"),
     "entries of no session": ("DELETE FROM session WHERE name = 'healthy'", "belong to no session"),
 }

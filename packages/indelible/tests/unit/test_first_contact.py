@@ -41,6 +41,20 @@ def refuse(request):
 
 
 @pytest.fixture
+def stuck_names(monkeypatch):
+    """Name servers that do not answer until the test is over."""
+    over = threading.Event()
+
+    def look_up(host, *_args, **_options):
+        over.wait(LONG_S)
+        raise socket.gaierror(socket.EAI_AGAIN, host)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    yield
+    over.set()
+
+
+@pytest.fixture
 def closed_port():
     """A port on which nothing listens, and which nobody else gets."""
     with socket.socket() as bound:
@@ -129,7 +143,7 @@ def test_a_server_far_away_is_found_however_many_are_named(monkeypatch):
     ):
         # The queue is full: who connects is answered when there is room, to a later packet.
         place = listening.getsockname()
-        found = thread.submit(addresses.find_problems, [place] * count)
+        found = thread.submit(addresses.find_problems, [place] * count, LONG_S)
         wait_until(lambda: found.done() or count_connecting(place[1]) == count)
         listening.accept()[0].close()
         assert found.result() == []
@@ -143,7 +157,7 @@ def test_a_process_does_not_wait_for_a_server_that_it_need_not_reach(monkeypatch
         socket.create_connection(full.getsockname()),
         socket.create_server(("127.0.0.1", 0)) as listening,
     ):
-        assert addresses.find_problems([full.getsockname(), listening.getsockname()]) == []
+        assert addresses.find_problems([full.getsockname(), listening.getsockname()], LONG_S) == []
         left = [each for each in threading.enumerate() if each.name.startswith("indelible-probe")]
         assert left
         assert all(each.daemon for each in left)
@@ -156,3 +170,11 @@ def test_a_process_does_not_wait_for_a_server_that_it_need_not_reach(monkeypatch
 async def test_a_socket_that_is_not_there(refuse, url, tmp_path):
     error = await refuse(url.format(tmp_path), timeout_s=LONG_S)
     assert f"no server answers at the socket {tmp_path}" in str(error)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.usefixtures("stuck_names")
+async def test_a_name_that_is_not_resolved_in_time_is_an_error(refuse, monkeypatch, scheme):
+    monkeypatch.setattr(addresses, "FIRST_CONTACT_S", 0.1)
+    error = await refuse(f"{scheme}://u:s3cret@stuck.example/0", timeout_s=0.2)
+    assert "stuck.example could not be resolved and reached in time" in str(error)

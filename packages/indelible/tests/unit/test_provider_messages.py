@@ -313,6 +313,24 @@ def test_a_block_without_a_form_is_refused():
         to_anthropic([ChatMessage(role="critic", content="Hm")])
 
 
+@pytest.mark.parametrize("convert", [to_openai, to_anthropic])
+def test_an_error_names_the_message_as_it_was_given(convert):
+    strange = [{"type": "hologram"}]
+    call = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}
+    values = [
+        ChatMessage(role="assistant", tool_calls=[call]),
+        Summary(text="left out"),
+        ChatMessage(role="user", content="and?"),
+        ToolResult(call_id="c1", content="moved to its call"),
+        ChatMessage(role="user", content=strange),
+    ]
+    with pytest.raises(UsageError, match=r"message 4 has a block of type 'hologram'"):
+        convert(values)
+    values[3:] = [ToolResult(call_id="c1", content=strange)]
+    with pytest.raises(UsageError, match=r"message 3 has a block of type 'hologram'"):
+        convert(values)
+
+
 def test_what_is_no_message_is_refused():
     with pytest.raises(UsageError, match="not a message: int"):
         from_openai([1])

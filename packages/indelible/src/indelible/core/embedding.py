@@ -51,6 +51,8 @@ _LOGGER: Final = logging.getLogger("indelible.embedding")
 # Attributes in which LangChain's classes and others name their model.
 _MODEL_FIELDS: Final = ("model", "model_name", "model_id", "deployment", "repo_id")
 _SEVERAL: Final = re.compile(r"\b(list|tuple|Sequence|Iterable|Collection)\b", re.IGNORECASE)
+# Texts in an annotation, such as the notes of `Annotated`; the name of a type may be one, too.
+_NOTE: Final = re.compile(r"(?<!ForwardRef\()(['\"]).*?\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def _from_function(given: Callable[..., Any]) -> TextEmbedder:
     with suppress(TypeError, ValueError):
         first = next(iter(inspect.signature(given).parameters.values()), None)
         annotation = None if first is None else first.annotation
-    if _SEVERAL.search(str(annotation)):
+    if _SEVERAL.search(_NOTE.sub("", str(annotation))):
         return TextEmbedder(name, None, given)
     return TextEmbedder(name, given, None)
 

@@ -77,11 +77,11 @@ from indelible.core.operations import (
     ViewChangeResult,
 )
 from indelible.core.plan import Operation
-from indelible.core.rows import SessionRow, build_row_head
+from indelible.core.rows import SessionRow, build_token
 from indelible.core.transaction import Transaction
 from indelible.errors import FormatError
 from indelible.model import Status
-from indelible.view import Extents, View
+from indelible.view import Extents
 
 # In a transaction that holds the write lock.
 WRITES: Final = Handlers[Transaction]()
@@ -104,20 +104,14 @@ def perform_operation(tx: Transaction, op: Operation[R]) -> R:
 
 def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
     row = tx.find_session(name)
-    return row, build_row_head(row, tx.now_ms())
+    return row, rules.build_head(row, tx.now_ms())
 
 
 def _find_active(tx: Transaction, name: str) -> SessionRow | None:
     """Find a session, even if its view is damaged; None if it is not active."""
     row = tx.find_session(name)
-    status = rules.compute_status(row.state if row else None, tx.now_ms())
+    status = rules.compute_status(row, tx.now_ms())
     return row if status is Status.ACTIVE else None
-
-
-def _compute_version(tx: Transaction, row: SessionRow | None) -> str:
-    """Compute the version of a session, even if its view is damaged."""
-    state = row.state if row else None
-    return rules.compute_version(state, rules.compute_status(state, tx.now_ms()))
 
 
 def _begin_life(
@@ -134,23 +128,23 @@ def _begin_life(
     now_ms = tx.now_ms()
     end = row.end if row else 0
     born = end if first is None else first
+    number = row.number if row else tx.create_session(name)
+    life = row.life + 1 if row else 1
     begun = SessionRow(
         name=name,
-        number=row.number if row else tx.create_session(name),
-        life=row.life + 1 if row else 1,
+        token=build_token(number, life),
         born=born,
         end=born,
         generation=0,
         deadline_ms=rules.compute_deadline_ms(now_ms, ttl_s),
         staged=staged,
-        tail=born,
-        extents=b"",
+        view=view.build_empty_view(born),
         created_at_ms=now_ms,
         # That of a copy is known when it is shown.
         last_activity_ms=0 if staged else now_ms,
-        vacuums=0,
         forked_from=forked_from,
-        metadata=b"{}",
+        number=number,
+        life=life,
     )
     tx.save_session(begun)
     return begun
@@ -169,14 +163,14 @@ def read_head(tx: Transaction, op: ReadHead) -> Head:
 def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
     """Replace a session's metadata."""
     row = tx.find_session(op.session)
-    head = build_row_head(row, tx.now_ms())
+    head = rules.build_head(row, tx.now_ms())
     rules.refuse_if_moved(op.session, op.expected, head.version)
     rules.refuse_if_replaced(op.session, op.replaces, head.metadata)
     if row is None or head.status is not Status.ACTIVE:
         row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     row = row._replace(metadata=op.metadata)
     tx.save_session(row)
-    return build_row_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
+    return rules.build_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
 
 
 @READS.handles(ListSessions)
@@ -202,7 +196,7 @@ def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
             head: Head | None = None
             # A session with a damaged view is listed as well.
             with suppress(FormatError):
-                head = build_row_head(row, tx.now_ms()) if intact else None
+                head = rules.build_head(row, tx.now_ms()) if intact else None
             if not session_list.is_listed(op, row.name, head):
                 continue
             if len(listed) == op.limit:
@@ -225,15 +219,14 @@ def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
 def append(tx: Transaction, op: Append) -> AppendResult:
     """Append a batch to the log."""
     row = tx.find_session(op.session)
-    state = row.state if row else None
     now_ms = tx.now_ms()
-    status = rules.compute_status(state, now_ms)
+    status = rules.compute_status(row, now_ms)
     if row is not None and not op.fresh and status is Status.ACTIVE:
         earlier = _find_earlier(tx, row, op)
         if earlier is not None:
             return earlier
     if op.expected is not None:
-        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(row, now_ms))
     if op.expected_item is not None:
         active = row if status is Status.ACTIVE else None
         newest = _find_newest(tx, active, op.expected_item.item)
@@ -321,7 +314,7 @@ def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | No
 
 
 def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
-    """Find all entries of an item, newest first."""
+    """Find all entries of an item."""
     found: list[int] = []
     after = ItemPlace(item, LOG_ENTRIES_MAX)
     while True:
@@ -340,13 +333,11 @@ def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
         return EraseResult()
     # Entries of earlier lives too: they are out of reach, but still stored.
     row = row._replace(born=0)
-    rows: list[LogRow] = []
-    for position in _find_versions(tx, row, op.item):
-        rows += tx.read_log(row, position, position + 1)
+    rows = tx.read_extents(row, view.from_positions(_find_versions(tx, row, op.item)))
     forks = tx.find_forks(op.session)
     size = sum(len(each.envelope) for each in rows)
     if rows:
-        erased = [each._replace(envelope=op.envelope) for each in reversed(rows)]
+        erased = [each._replace(envelope=op.envelope) for each in rows]
         tx.insert_entries(row, erased, replace=True)
     return EraseResult(len(rows), size_bytes=size, forks=forks, kept=tx.kept)
 
@@ -467,13 +458,7 @@ def _write_change(
     rules.refuse_if_changed(op, head)
     assert row is not None
     line = rules.build_journal_line(op, head, tx.now_ms())
-    tx.save_session(
-        row._replace(
-            tail=line.after.tail,
-            extents=view.encode(line.after.extents),
-            generation=row.generation + 1,
-        )
-    )
+    tx.save_session(row._replace(view=line.after, generation=row.generation + 1))
     tx.insert_line(row, line)
     if op.undoes is not None:
         tx.mark_undone(row, op.undoes, op.key)
@@ -505,7 +490,7 @@ def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
     rules.refuse_if_moved(op.session, op.expected, head.version)
     if row is None or not is_active:
         row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
-        head = build_row_head(row, tx.now_ms())
+        head = rules.build_head(row, tx.now_ms())
     rules.refuse_too_many_extents(op.session, head.visible)
     record = SnapshotRecord(op.id, op.label, tx.now_ms(), head.view, head.end)
     tx.insert_snapshot(row, record)
@@ -544,7 +529,7 @@ def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
     """Begin a life that is not visible yet."""
     row = tx.find_session(op.session)
     if row is not None:
-        if rules.compute_status(row.state, tx.now_ms()) is Status.ACTIVE:
+        if rules.compute_status(row, tx.now_ms()) is Status.ACTIVE:
             raise rules.build_exists_error(op.session)
         if op.first is not None:
             # A copy that keeps its positions needs a log of its own: delete the dead session.
@@ -578,20 +563,19 @@ def show_stage(tx: Transaction, op: ShowStage) -> Head:
     tx.insert_entries(row, op.rows, replace=True)
     # Once more, for the new end of its log.
     row = _find_stage(tx, op.session, op.stage)
-    shown = View((), row.born) if op.view is None else op.view
+    shown = view.build_empty_view(row.born) if op.view is None else op.view
     created_at_ms = row.created_at_ms if op.created_at_ms is None else op.created_at_ms
     newest = tx.read_log(row, max(row.born, row.end - 1), row.end)
     row = row._replace(
         staged=False,
         metadata=op.metadata,
-        tail=shown.tail,
-        extents=view.encode(shown.extents),
+        view=shown,
         generation=op.generation,
         created_at_ms=created_at_ms,
         last_activity_ms=max([created_at_ms, *(each.written_at_ms for each in newest)]),
     )
     # A view that reaches outside of the log is refused here: the stage is not shown.
-    head = build_row_head(row, tx.now_ms())
+    head = rules.build_head(row, tx.now_ms())
     for record in op.snapshots:
         tx.insert_snapshot(row, record)
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
@@ -607,14 +591,15 @@ def show_stage(tx: Transaction, op: ShowStage) -> Head:
 def drop_stage(tx: Transaction, op: DropStage) -> None:
     """Remove a stage that will never be shown."""
     row = tx.find_session(op.session)
-    if row is not None and rules.is_stage(row.state, op.stage):
+    if row is not None and rules.is_stage(row, op.stage):
         tx.delete_session(row)
 
 
 def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
     row = tx.find_session(session)
-    rules.refuse_if_not_staged(session, stage, row.state if row else None)
-    assert row is not None
+    if row is None or not rules.is_stage(row, stage):
+        # Another writer wrote to it.
+        raise rules.build_exists_error(session)
     return row
 
 
@@ -637,7 +622,7 @@ def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
     if head.status is Status.EXPIRED:
         # The row stays, says that the session has expired, and remembers the end of the log.
         tx.delete_parts(row)
-        emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
+        emptied = row._replace(born=row.end, view=view.build_empty_view(row.end), metadata=b"{}")
         tx.save_session(emptied._replace(forked_from=None))
     else:
         tx.delete_session(row)
@@ -671,7 +656,7 @@ def erase(tx: Transaction, op: Erase) -> EraseResult:
     # Its contents are not read, so a damaged session can be erased like any other.
     row = tx.find_session(op.session, damaged=op.expected is None)
     if op.expected is not None:
-        rules.refuse_if_moved(op.session, op.expected, _compute_version(tx, row))
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(row, tx.now_ms()))
     if row is None:
         return EraseResult(forks=forks, kept=tx.kept)
     count, size = tx.measure_entries(row, _WHOLE_LOG)
@@ -722,7 +707,7 @@ def perform_audited(tx: Transaction, op: Audited[R]) -> R | None:
     erases = isinstance(op.change, Erase)
     row = tx.find_session(op.session, damaged=erases)
     # A damaged session can be erased; its version is not known then.
-    version = "" if erases else _compute_version(tx, row)
+    version = "" if erases else rules.compute_version(row, tx.now_ms())
     result = None
     if op.change is not None:
         # A snapshot that is there already is not saved again.

@@ -24,7 +24,7 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import FindMatches, MatchPage, ReadFound, SessionMatches, StoredEntry
 from indelible.core.ranking import Statistics
-from indelible.core.rows import SearchScope, build_entry_ids, build_row_head, split_entry_id
+from indelible.core.rows import SearchScope, build_entry_ids, split_entry_id
 from indelible.core.similarity import compare, compute_margin
 from indelible.core.transaction import Transaction
 from indelible.core.words import count_terms
@@ -274,7 +274,7 @@ class _Reader:
     def _load_states(self, numbers: set[int]) -> None:
         self._states |= dict.fromkeys(numbers)
         for row in self._tx.find_sessions_by_number(numbers) if numbers else ():
-            head = build_row_head(row, self._tx.now_ms())
+            head = rules.build_head(row, self._tx.now_ms())
             frozen = rules.choose_frozen_view(row.name, self.op.frozen, head)
             self._states[row.number] = SessionMatches(row.name, head, frozen, ())
 

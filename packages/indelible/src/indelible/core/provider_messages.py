@@ -50,29 +50,39 @@ _ANTHROPIC_BLOCKS: Final = frozenset(
 )
 
 
+class _Result(NamedTuple):
+    """The result of a tool call, and the number of the value that holds it."""
+
+    call_id: str
+    content: Any
+    is_error: bool
+    number: int
+
+
 class _Message(NamedTuple):
     """A message, with its tool calls and results in one form."""
 
+    # Which of the values it is, as errors name it.
+    number: int
     role: str
     # Text or blocks as they are stored, including blocks of calls and results.
     content: str | list[JsonObject] | None
     # With arguments as they were stored: JSON text, an object, or None.
     calls: list[FoundCall]
-    # Call id, content, is_error.
-    results: list[tuple[str, Any, bool]]
+    results: list[_Result]
     fields: JsonObject
 
 
 def to_openai(values: Iterable[Value]) -> list[JsonObject]:
     """Convert messages to the form of Chat Completions; see `History.to_openai`."""
     found: list[JsonObject] = []
-    for number, message in enumerate(_order(_parse(values))):
-        for call_id, content, _ in message.results:
-            text = _to_result_content(content, _to_openai_part, number)
-            found.append({"role": "tool", "tool_call_id": call_id, "content": text})
+    for message in _order(_parse(values)):
+        for result in message.results:
+            text = _to_result_content(result, _to_openai_part)
+            found.append({"role": "tool", "tool_call_id": result.call_id, "content": text})
         content = message.content
         if isinstance(content, list):
-            parts = (_to_openai_part(block, number) for block in content)
+            parts = (_to_openai_part(block, message.number) for block in content)
             content = [part for part in parts if part is not None] or None
         body: JsonObject = {"role": message.role, "content": content, **message.fields}
         if message.calls:
@@ -89,26 +99,26 @@ def to_anthropic(values: Iterable[Value]) -> JsonObject:
     found: list[JsonObject] = []
     # The user message that collects the results of consecutive `tool` messages.
     answers: JsonObject | None = None
-    for number, message in enumerate(_order(_parse(values))):
+    for message in _order(_parse(values)):
         content = message.content
         if isinstance(content, list):
-            converted = (_to_anthropic_block(block, number) for block in content)
+            converted = (_to_anthropic_block(block, message.number) for block in content)
             content = [block for block in converted if block is not None]
         if message.role in _INSTRUCTIONS:
             if content:
                 system.append(content)
             continue
         if message.role == "tool":
-            results = [_to_anthropic_result(*result, number) for result in message.results]
             if answers is None:
                 answers = {"role": "user", "content": []}
                 found.append(answers)
-            answers["content"] += results
+            answers["content"] += map(_to_anthropic_result, message.results)
             continue
         answers = None
         if message.role not in ("user", "assistant"):
             raise UsageError(
-                f"message {number} has the role {message.role!r}, which Anthropic does not have",
+                f"message {message.number} has the role {message.role!r}, which Anthropic does not"
+                " have",
                 value=message.role,
             )
         blocks = _to_blocks(content)
@@ -164,17 +174,17 @@ def _parse(values: Iterable[Value]) -> list[_Message]:
     Summaries are left out.
     """
     found: list[_Message] = []
-    for value in values:
+    for number, value in enumerate(values):
         if isinstance(value, Summary):
             continue
-        message = _parse_value(value)
+        message = _parse_value(number, value)
         before = found[-1] if found else None
         # A call or result may be stored twice: in a message, and as an entry of its own.
         if isinstance(value, ToolCall) and before is not None and before.role == "assistant":
             if value.call_id not in {call.id for call in before.calls}:
                 before.calls.extend(message.calls)
         elif isinstance(value, ToolResult) and before is not None and before.role == "tool":
-            if value.call_id not in {call_id for call_id, _, _ in before.results}:
+            if value.call_id not in {result.call_id for result in before.results}:
                 before.results.extend(message.results)
         else:
             found.append(message)
@@ -184,7 +194,7 @@ def _parse(values: Iterable[Value]) -> list[_Message]:
 def _order(messages: list[_Message]) -> Iterator[_Message]:
     """Move results directly behind their calls, and drop those without a call."""
     links = [
-        ([call.id for call in message.calls], [result[0] for result in message.results])
+        ([call.id for call in message.calls], [result.call_id for result in message.results])
         for message in messages
     ]
     # The results that answer a message's calls, by the message that holds them.
@@ -206,9 +216,9 @@ def _order(messages: list[_Message]) -> Iterator[_Message]:
             if answer < behind:
                 in_place.setdefault(answer, set()).add(call_id)
             else:
-                moved += [one for one in messages[answer].results if one[0] == call_id]
+                moved += [one for one in messages[answer].results if one.call_id == call_id]
         if moved:
-            yield _Message("tool", None, [], moved, {})
+            yield _Message(message.number, "tool", None, [], moved, {})
 
 
 def _keep_results(message: _Message, call_ids: set[str]) -> _Message:
@@ -220,20 +230,20 @@ def _keep_results(message: _Message, call_ids: set[str]) -> _Message:
             for block in content
             if block.get("tool_use_id") is None or block["tool_use_id"] in call_ids
         ]
-    results = [result for result in message.results if result[0] in call_ids]
+    results = [result for result in message.results if result.call_id in call_ids]
     return message._replace(content=content, results=results)
 
 
-def _parse_value(value: Value) -> _Message:
+def _parse_value(number: int, value: Value) -> _Message:
     if isinstance(value, ToolCall):
         call = FoundCall(value.call_id, value.name, value.arguments)
-        return _Message("assistant", None, [call], [], {})
-    results = find_answers_given(value)
+        return _Message(number, "assistant", None, [call], [], {})
+    results = [_Result(*answer, number) for answer in find_answers_given(value)]
     if not isinstance(value, ChatMessage):
-        return _Message("tool", None, [], results, {})
+        return _Message(number, "tool", None, [], results, {})
     role = to_common_role(value.role)
     if role == "tool" and value.tool_call_id is not None:
-        return _Message(role, None, [], results, {})
+        return _Message(number, role, None, [], results, {})
     blocks = value.content if isinstance(value.content, list) else []
     uses = [block for block in blocks if get_block_kind(block) == "call"]
     calls: dict[str, FoundCall] = {}
@@ -245,7 +255,7 @@ def _parse_value(value: Value) -> _Message:
     fields = {name: extra[name] for name in _OPENAI_FIELDS if extra.get(name) is not None}
     if value.name is not None:
         fields["name"] = value.name
-    return _Message(role, value.content, list(calls.values()), results, fields)
+    return _Message(number, role, value.content, list(calls.values()), results, fields)
 
 
 def _to_openai_call(call: FoundCall) -> JsonObject:
@@ -263,17 +273,18 @@ def _to_anthropic_call(call: FoundCall) -> JsonObject:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
-def _to_anthropic_result(call_id: str, content: Any, is_error: bool, number: int) -> JsonObject:
+def _to_anthropic_result(result: _Result) -> JsonObject:
     block = {
         "type": "tool_result",
-        "tool_use_id": call_id,
-        "content": _to_result_content(content, _to_anthropic_block, number),
+        "tool_use_id": result.call_id,
+        "content": _to_result_content(result, _to_anthropic_block),
     }
-    return {**block, "is_error": True} if is_error else block
+    return {**block, "is_error": True} if result.is_error else block
 
 
-def _to_result_content(content: Any, convert: Any, number: int) -> str | list[JsonObject]:
+def _to_result_content(result: _Result, convert: Any) -> str | list[JsonObject]:
     """Convert the content of a result: text, blocks, or JSON text of any other value."""
+    content = result.content
     if isinstance(content, str):
         return content
     if content is None:
@@ -281,7 +292,8 @@ def _to_result_content(content: Any, convert: Any, number: int) -> str | list[Js
     if isinstance(content, list) and all(
         isinstance(block, dict) and isinstance(block.get("type"), str) for block in content
     ):
-        return [part for part in (convert(block, number) for block in content) if part is not None]
+        parts = (convert(block, result.number) for block in content)
+        return [part for part in parts if part is not None]
     return json.dumps(content, ensure_ascii=False)
 
 

@@ -6,10 +6,9 @@ import json
 from typing import Final, NamedTuple
 
 from indelible import view
-from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
-from indelible.core.operations import Head, LogRow, Outline
-from indelible.core.rules import SessionState
+from indelible.core.operations import LogRow, Outline
+from indelible.errors import CorruptEntryError
 from indelible.model import Kind
 from indelible.view import Extents, View
 
@@ -30,44 +29,30 @@ class SessionRow(NamedTuple):
     """A session and its current life, with the end of its log."""
 
     name: str
-    # Assigned by the store and never reused, not even after the session was forgotten.
-    number: int
-    # Counts the lives of the session, from 1.
-    life: int
+    # What tells this life from every other.
+    token: str
     # The first position of this life, and the end of the log.
     born: int
     end: int
     generation: int
     deadline_ms: int | None
     staged: bool
-    # The view: its tail, and its extents as `view.encode` writes them.
-    tail: int
-    extents: bytes
+    view: View
     created_at_ms: int
     # The later of when this life began and when its newest entry was written.
     last_activity_ms: int
-    vacuums: int
-    forked_from: str | None
-    metadata: bytes
+    vacuums: int = 0
+    forked_from: str | None = None
+    metadata: bytes = b"{}"
+    # On SQL engines and in memory: the number of the session, which is assigned by the store and
+    # never reused, not even after the session was forgotten; and that of its life, from 1.
+    number: int = 0
+    life: int = 0
 
-    @property
-    def token(self) -> str:
-        """What tells this life from every other."""
-        return f"{self.number}.{self.life}"
 
-    @property
-    def state(self) -> SessionState:
-        """The part that decides about writes."""
-        return SessionState(
-            self.token, self.born, self.end, self.generation, self.deadline_ms, self.staged
-        )
-
-    @property
-    def view(self) -> View:
-        """What the session shows; damaged extents are a `FormatError`."""
-        if not self.extents:
-            return View((), self.tail)
-        return view.build_view(view.decode(self.extents), self.tail)
+def build_token(number: int, life: int) -> str:
+    """Build the token of a life from the numbers of its session and of itself."""
+    return f"{number}.{life}"
 
 
 class KeyUse(NamedTuple):
@@ -171,21 +156,14 @@ def build_outline(
         links = decode_links(opens), decode_links(answers)
         return Outline(position, KIND_BY_NUMBER[number], size_bytes, bool(keep), *links)
     except (KeyError, ValueError) as error:
-        raise rules.build_outline_error(session, position) from error
+        raise build_outline_error(session, position) from error
 
 
-def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:
-    """Build the head of a session from its row; None for one that does not exist."""
-    if row is None:
-        return rules.build_head(None, view=View(), now_ms=now_ms)
-    return rules.build_head(
-        row.state,
-        view=row.view,
-        now_ms=now_ms,
-        created_at_ms=row.created_at_ms,
-        last_activity_ms=row.last_activity_ms,
-        metadata=row.metadata,
-        snapshots=snapshots,
-        forked_from=row.forked_from,
-        vacuums=row.vacuums,
+def build_outline_error(session: str, position: int) -> CorruptEntryError:
+    """Build the error for an entry whose kind or tool calls cannot be read."""
+    return CorruptEntryError(
+        f"entry {position} of session {session!r} is damaged: its kind or its tool calls cannot be"
+        " read; nothing was changed. repair takes it out of view.",
+        session=session,
+        position=position,
     )

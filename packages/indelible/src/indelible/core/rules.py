@@ -1,6 +1,6 @@
 """The decisions that all engines share, as pure functions.
 
-A backend loads a `SessionState`, calls these functions, and writes what they return. They answer
+A backend loads a `SessionRow`, calls these functions, and writes what they return. They answer
 whether a session is active, which version it has, and why a write is refused. Functions named
 `refuse_…` raise the error; functions named `build_…_error` return it.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from indelible.core.codec import parse_checksum
 from indelible.core.limits import (
@@ -35,9 +34,9 @@ from indelible.core.operations import (
     StoredEntry,
     ViewChangeResult,
 )
+from indelible.core.rows import SessionRow
 from indelible.errors import (
     ConflictError,
-    CorruptEntryError,
     FormatError,
     LimitError,
     SessionNotFoundError,
@@ -62,38 +61,28 @@ NEW_VERSION = "new"
 ROLLBACK = "rollback"
 
 
-class SessionState(NamedTuple):
-    """The part of a session's row that decides about appends."""
-
-    life: str
-    born: int
-    end: int
-    generation: int
-    deadline_ms: int | None
-    staged: bool = False
-
-
 def is_later_step(last_activity_ms: int, now_ms: int) -> bool:
     """Return whether an append at this time moves its session in an index of last activity."""
     return now_ms // ACTIVITY_STEP_MS > last_activity_ms // ACTIVITY_STEP_MS
 
 
-def compute_status(state: SessionState | None, now_ms: int) -> Status:
+def compute_status(row: SessionRow | None, now_ms: int) -> Status:
     """Return whether a session is new, active or expired at this time."""
-    if state is None or state.staged:
+    if row is None or row.staged:
         return Status.NEW
-    if state.deadline_ms is None or now_ms < state.deadline_ms:
+    if row.deadline_ms is None or now_ms < row.deadline_ms:
         return Status.ACTIVE
-    known_until_ms = state.deadline_ms + EXPIRED_KNOWN_S * 1000
+    known_until_ms = row.deadline_ms + EXPIRED_KNOWN_S * 1000
     return Status.EXPIRED if now_ms < known_until_ms else Status.NEW
 
 
-def compute_version(state: SessionState | None, status: Status) -> str:
+def compute_version(row: SessionRow | None, now_ms: int) -> str:
     """Return an opaque token that changes with every append, view change and expiry."""
-    if state is None or status is Status.NEW:
+    status = compute_status(row, now_ms)
+    if row is None or status is Status.NEW:
         return NEW_VERSION
-    token = build_version(state.life, state.end, state.generation)
-    return token + "!" if status is Status.EXPIRED else token
+    version = build_version(row.token, row.end, row.generation)
+    return version + "!" if status is Status.EXPIRED else version
 
 
 def build_version(life: str, end: int, generation: int) -> str:
@@ -183,16 +172,6 @@ def refuse_many_missing(session: str, missing: int, start: int, stop: int) -> No
             f" {stop}: the end of its log is damaged; nothing was changed",
             session=session,
         )
-
-
-def build_outline_error(session: str, position: int) -> CorruptEntryError:
-    """Build the error for an entry whose kind or tool calls cannot be read."""
-    return CorruptEntryError(
-        f"entry {position} of session {session!r} is damaged: its kind or its tool calls cannot be"
-        " read; nothing was changed. repair takes it out of view.",
-        session=session,
-        position=position,
-    )
 
 
 def find_reachable(
@@ -287,15 +266,9 @@ def count_removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLi
     return sum(line.before != line.after for line in lines[len(kept) :])
 
 
-def refuse_if_not_staged(session: str, stage: str, state: SessionState | None) -> None:
-    """Raise if the session is not this stage any more, because another writer wrote to it."""
-    if state is None or not is_stage(state, stage):
-        raise build_exists_error(session)
-
-
-def is_stage(state: SessionState, stage: str) -> bool:
+def is_stage(row: SessionRow, stage: str) -> bool:
     """Return whether a session is still this stage: not shown yet, and without other writers."""
-    return state.staged and state.life == stage
+    return row.staged and row.token == stage
 
 
 def build_exists_error(session: str) -> ConflictError:
@@ -484,58 +457,47 @@ def refuse_too_many_extents(session: str, extents: Extents) -> None:
         )
 
 
-def build_head(
-    state: SessionState | None,
-    *,
-    view: View,
-    now_ms: int,
-    created_at_ms: int | None = None,
-    last_activity_ms: int | None = None,
-    metadata: bytes = b"{}",
-    snapshots: int = 0,
-    forked_from: str | None = None,
-    vacuums: int = 0,
-) -> Head:
+def build_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:
     """Build the head of a session; a new or expired one has an empty view."""
-    status = compute_status(state, now_ms)
-    version = compute_version(state, status)
-    if state is None or status is not Status.ACTIVE:
-        end = state.end if state else 0
-        known = state if status is Status.EXPIRED else None
+    status = compute_status(row, now_ms)
+    version = compute_version(row, now_ms)
+    if row is None or status is not Status.ACTIVE:
+        end = row.end if row else 0
+        known = row if status is Status.EXPIRED else None
         return Head(
             status=status,
-            life=known.life if known else "",
+            life=known.token if known else "",
             born=end,
             end=end,
             view=build_empty_view(end),
             generation=0,
             version=version,
-            created_at_ms=created_at_ms if known else None,
-            last_activity_ms=last_activity_ms if known else None,
+            created_at_ms=known.created_at_ms if known else None,
+            last_activity_ms=known.last_activity_ms if known else None,
             deadline_ms=known.deadline_ms if known else None,
             now_ms=now_ms,
         )
-    if not is_inside(view, state.born, state.end) or state.end > LOG_ENTRIES_MAX:
+    if not is_inside(row.view, row.born, row.end) or row.end > LOG_ENTRIES_MAX:
         raise FormatError(
-            f"the view of the session reaches outside of its log ({state.born} to"
-            f" {state.end}): {view.extents[:3]}, and from {view.tail} on"
+            f"the view of the session reaches outside of its log ({row.born} to"
+            f" {row.end}): {row.view.extents[:3]}, and from {row.view.tail} on"
         )
     return Head(
         status=status,
-        life=state.life,
-        born=state.born,
-        end=state.end,
-        view=view,
-        generation=state.generation,
+        life=row.token,
+        born=row.born,
+        end=row.end,
+        view=row.view,
+        generation=row.generation,
         version=version,
-        created_at_ms=created_at_ms,
-        last_activity_ms=last_activity_ms,
-        deadline_ms=state.deadline_ms,
+        created_at_ms=row.created_at_ms,
+        last_activity_ms=row.last_activity_ms,
+        deadline_ms=row.deadline_ms,
         now_ms=now_ms,
-        metadata=metadata,
+        metadata=row.metadata,
         snapshots=snapshots,
-        forked_from=forked_from,
-        vacuums=vacuums,
+        forked_from=row.forked_from,
+        vacuums=row.vacuums,
     )
 
 

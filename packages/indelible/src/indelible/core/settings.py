@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from indelible.core.audit import Audit
+from indelible.core.codec import format_value
 from indelible.core.embedding import TextEmbedder
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX, VERSION_BYTES_MAX
@@ -35,7 +36,7 @@ def check_ttl_s(ttl: float | Never) -> float | None:
         return None
     if not isinstance(ttl, (int, float)) or isinstance(ttl, bool) or not ttl > 0:
         raise UsageError(
-            f"ttl must be a number of seconds above 0, or NEVER, not {ttl!r}", value=ttl
+            f"ttl must be a number of seconds above 0, or NEVER, not {format_value(ttl)}", value=ttl
         )
     if ttl > TTL_S_MAX:
         raise LimitError(
@@ -49,11 +50,12 @@ def check_ttl_s(ttl: float | Never) -> float | None:
 def check_text(text: object, *, what: str, bytes_max: int) -> str:
     """Check that a value is non-empty text within a limit."""
     if not isinstance(text, str) or not text:
-        raise UsageError(f"{what} is non-empty text, not {text!r}", value=text)
+        raise UsageError(f"{what} is non-empty text, not {format_value(text)}", value=text)
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise UsageError(f"{what} holds a lone surrogate: {text!r}", value=text) from None
+        shown = format_value(text)
+        raise UsageError(f"{what} holds a lone surrogate: {shown}", value=text) from None
     if size > bytes_max:
         raise LimitError(
             f"{what} takes {size} bytes; the limit is {bytes_max}: {text[:40]!r}…",

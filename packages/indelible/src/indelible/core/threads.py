@@ -9,7 +9,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -17,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from indelible.core import fork
 from indelible.core.batcher import AsyncBatcher, Pending
 from indelible.core.deadline import Deadline
-from indelible.core.uncancellable import OnCancel, UncancellableFuture
+from indelible.core.uncancellable import OnCancel, wait_for_end
 from indelible.errors import ClosedError, MemoryStoreError, UnavailableError
 
 A = TypeVar("A")
@@ -71,7 +70,7 @@ class WorkerThreads(Generic[Q, R]):
         """Call a function; a cancelled caller is released when it has ended, as by `send`."""
         outcome = self._submit(self._calling, function, argument)
         try:
-            await _wait(outcome)
+            await wait_for_end(outcome)
         except asyncio.CancelledError as error:
             if on_cancel is None:
                 raise
@@ -120,7 +119,7 @@ class WorkerThreads(Generic[Q, R]):
             for pending in batch:
                 pending.fail(error.copy())
         else:
-            await _wait(sent)
+            await wait_for_end(sent)
 
     def _submit(
         self, threads: ThreadPoolExecutor, function: Callable[[A], T], argument: A
@@ -154,18 +153,3 @@ def _perform(outcome: Future[T], work: Callable[[], T]) -> None:
         finally:
             # The traceback of an error holds this frame.
             del outcome
-
-
-async def _wait(outcome: Future[Any]) -> None:
-    """Wait for the end of a call, even if the caller is cancelled."""
-    loop = asyncio.get_running_loop()
-    done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
-
-    def wake(_: Future[Any]) -> None:
-        # A loop that was closed meanwhile has no callers left.
-        with suppress(RuntimeError):
-            # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
-            loop.call_soon_threadsafe(done.set_result, None)
-
-    outcome.add_done_callback(wake)
-    await done

@@ -32,7 +32,7 @@ from indelible.core.operations import (
     StoredLine,
 )
 from indelible.core.ranking import Occurrences
-from indelible.core.rows import KeyUse, SearchScope, SessionRow
+from indelible.core.rows import KeyUse, SearchScope, SessionRow, build_outline_error
 from indelible.core.session_list import Place
 from indelible.model import Kind
 from indelible.view import Extents
@@ -41,14 +41,23 @@ from indelible.view import Extents
 class Transaction(ABC):
     """The primitives. Each concerns the current life of a session, unless it says otherwise."""
 
-    __slots__ = ()
+    __slots__ = ("_now_ms",)
+
+    def __init__(self) -> None:
+        self._now_ms: int | None = None
 
     # Where erased bytes may remain, for the receipt of an erasure.
     kept: ClassVar[tuple[str, ...]] = ()
 
-    @abstractmethod
     def now_ms(self) -> int:
-        """Return the time by the store's clock."""
+        """Return the time of this transaction by the store's clock: all its calls see the same."""
+        if self._now_ms is None:
+            self._now_ms = self.read_clock()
+        return self._now_ms
+
+    @abstractmethod
+    def read_clock(self) -> int:
+        """Read the store's clock."""
 
     # Sessions
 
@@ -111,7 +120,8 @@ class Transaction(ABC):
         Gaps are skipped. An entry whose columns are damaged has no kind.
         """
 
-    def _read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+    def read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+        """Read the entries at these positions as `read_log` does."""
         return [each for extent in extents for each in self.read_log(row, *extent)]
 
     def read_entries(
@@ -123,7 +133,7 @@ class Transaction(ABC):
         are too many of them, raise. An entry of which the kind cannot be trusted is always
         returned.
         """
-        found = {each.position: each for each in self._read_extents(row, extents)}
+        found = {each.position: each for each in self.read_extents(row, extents)}
         missing = view.count(extents) - len(found)
         rules.refuse_many_missing(row.name, missing, extents[0][0], extents[-1][1])
         entries: list[StoredEntry] = []
@@ -142,9 +152,9 @@ class Transaction(ABC):
     def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
         outlines: list[Outline] = []
-        for each in self._read_extents(row, extents):
+        for each in self.read_extents(row, extents):
             if each.kind is None:
-                raise rules.build_outline_error(row.name, each.position)
+                raise build_outline_error(row.name, each.position)
             size = len(each.envelope)
             outlines.append(
                 Outline(each.position, each.kind, size, each.keep, each.opens, each.answers)
@@ -158,7 +168,7 @@ class Transaction(ABC):
 
     def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
         """Return the number of entries at these positions, of all lives, and their size."""
-        sizes = [len(each.envelope) for each in self._read_extents(row, extents)]
+        sizes = [len(each.envelope) for each in self.read_extents(row, extents)]
         return len(sizes), sum(sizes)
 
     @abstractmethod

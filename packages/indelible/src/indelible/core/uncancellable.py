@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import functools
+import concurrent.futures
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -27,19 +29,24 @@ class UncancellableFuture(asyncio.Future[T]):
         return False
 
 
+async def wait_for_end(outcome: concurrent.futures.Future[Any] | asyncio.Future[Any]) -> None:
+    """Wait for the end of a call in a thread, even if the caller is cancelled."""
+    loop = asyncio.get_running_loop()
+    done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
+
+    def wake(_: object) -> None:
+        # A loop that was closed meanwhile has no callers left.
+        with suppress(RuntimeError):
+            # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
+            loop.call_soon_threadsafe(done.set_result, None)
+
+    outcome.add_done_callback(wake)
+    await done
+
+
 async def call_in_thread(work: Callable[[], T]) -> T:
     """Call in a thread. A cancelled caller still waits until the outcome is known."""
-    loop = asyncio.get_running_loop()
-    outcome: UncancellableFuture[T] = UncancellableFuture(loop=loop)
-    context = contextvars.copy_context()
-    future = loop.run_in_executor(None, functools.partial(context.run, work))
-
-    def copy_outcome(done: asyncio.Future[T]) -> None:
-        error = done.exception()
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(done.result())
-
-    future.add_done_callback(copy_outcome)
-    return await outcome
+    work = partial(copy_context().run, work)
+    outcome = asyncio.get_running_loop().run_in_executor(None, work)
+    await wait_for_end(outcome)
+    return outcome.result()

@@ -63,6 +63,7 @@ class MemoryTransaction(Transaction):
     __slots__ = ("_added", "_changed", "_database", "_deleted", "_lines")
 
     def __init__(self, database: MemoryDatabase) -> None:
+        super().__init__()
         self._database = database
         self._changed: Session | None = None
         self._deleted: str | None = None
@@ -80,7 +81,7 @@ class MemoryTransaction(Transaction):
         elif self._deleted is not None:
             del sessions[self._deleted]
 
-    def now_ms(self) -> int:
+    def read_clock(self) -> int:
         return read_clock_ms(self._database.clock)
 
     def _get(self, row: SessionRow) -> Session:
@@ -175,7 +176,7 @@ class MemoryTransaction(Transaction):
         return list(islice(found, limit))
 
     def delete_entries(self, row: SessionRow, extents: Extents) -> None:
-        dead = {each.position for each in self._read_extents(row, extents)}
+        dead = {each.position for each in self.read_extents(row, extents)}
         session = self._change(row)
         session.log = {at: each for at, each in session.log.items() if at not in dead}
 

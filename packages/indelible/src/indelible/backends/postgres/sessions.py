@@ -10,7 +10,7 @@ from indelible.backends.postgres.arrays import IntArray
 from indelible.backends.postgres.statements import Row
 from indelible.core.limits import ACTIVITY_STEP_MS
 from indelible.core.operations import SessionOrder
-from indelible.core.rows import SessionRow
+from indelible.core.rows import SessionRow, build_token
 from indelible.errors import FormatError
 
 # The columns that a session's checksum covers, in the order of its function's parameters.
@@ -111,23 +111,22 @@ def parse_session_row(session: str, fields: Row) -> tuple[SessionRow, bool]:
     created_at, last_activity, metadata, forked_from, vacuums, is_intact = rest[:6]
     if not is_intact:
         extents, forked_from = [], None
-    shown = view.build_view(to_extents(extents), tail)
     row = SessionRow(
         name=session,
-        number=number,
-        life=life,
+        token=build_token(number, life),
         born=born,
         end=end,
         generation=generation,
         deadline_ms=deadline,
         staged=staged,
-        tail=shown.tail,
-        extents=view.encode(shown.extents),
+        view=view.build_view(to_extents(extents), tail),
         created_at_ms=created_at,
         last_activity_ms=last_activity,
         vacuums=vacuums,
         forked_from=None if forked_from is None else forked_from.decode(),
         metadata=metadata,
+        number=number,
+        life=life,
     )
     return row, bool(is_intact)
 

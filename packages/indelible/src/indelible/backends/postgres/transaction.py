@@ -145,11 +145,12 @@ _FIND_NEWER: Final = """
     LATERAL (SELECT position FROM indelible.entry
         WHERE session = own.session AND item = own.item AND position > own.position
         ORDER BY position DESC LIMIT $2) AS newer"""
+_LOG_ROW: Final = f"""position, kind, written_at, deadline, batch, generation, keep, key, opens,
+    answers, payload, {CONTENT.format(salt="$4")}"""
 _READ_LOG: Final = f"""
-    SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
-        payload, {CONTENT.format(salt="$4")}
-    FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3
+    SELECT {_LOG_ROW} FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3
     ORDER BY position LIMIT $5"""
+_READ_EXTENTS: Final = f"SELECT {_LOG_ROW} {IN_MANY}"
 _READ_OUTLINES: Final = f"""
     SELECT position, kind, octet_length(payload), keep, opens, answers {IN_MANY}"""
 _CHECKSUM: Final = f"substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES})"
@@ -233,7 +234,7 @@ def perform_in_transaction(db: PostgresConnection, op: Operation[R]) -> R:
 class PostgresTransaction(Transaction):
     """The primitives inside of a transaction. One that writes locks each session that it finds."""
 
-    __slots__ = ("_context", "_db", "_now_ms", "_writes")
+    __slots__ = ("_context", "_db", "_writes")
 
     # Deleted rows are overwritten later, and a client cannot reach the server's logs and copies.
     kept = (
@@ -244,22 +245,22 @@ class PostgresTransaction(Transaction):
     )
 
     def __init__(self, db: PostgresConnection, *, writes: bool) -> None:
+        super().__init__()
         self._db = db
         self._context = db.context
         self._writes = writes
-        self._now_ms: int | None = None
 
-    def now_ms(self) -> int:
-        if self._now_ms is None:
-            rows = self._db.query("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
-            ((self._now_ms,),) = rows
-        now_ms: int = self._now_ms
+    def read_clock(self) -> int:
+        query = "SELECT indelible.now_ms($1::bigint)"
+        now_ms: int = self._db.query(query, (self._context.now_ms(),))[0][0]
         return now_ms
 
     # Sessions
 
     def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
-        params = *self._context.get_primary_key(name), self._context.now_ms()
+        # The time of the first look, which may have waited for a lock, is that of the transaction.
+        now_ms = self._context.now_ms() if self._now_ms is None else self._now_ms
+        params = *self._context.get_primary_key(name), now_ms
         if self._writes:
             rows = self._db.query(LOCK_SESSION, params)
         else:
@@ -377,6 +378,11 @@ class PostgresTransaction(Transaction):
     ) -> list[LogRow]:
         params = row.number, start, stop, self._context.compute_salt(row.name), limit
         return [build_log_row(*fields) for fields in self._db.query(_READ_LOG, params)]
+
+    def read_extents(self, row: SessionRow, extents: Extents) -> list[LogRow]:
+        params = row.number, *split_bounds(extents), self._context.compute_salt(row.name)
+        found = sorted(self._db.query(_READ_EXTENTS, params), key=itemgetter(0))
+        return [build_log_row(*fields) for fields in found]
 
     def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         found = self._db.query(_READ_OUTLINES, (row.number, *split_bounds(extents)))

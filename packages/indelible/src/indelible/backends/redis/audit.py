@@ -15,7 +15,7 @@ from indelible.backends.redis.requests import (
     RedisContext,
     Wait,
 )
-from indelible.backends.redis.sessions import Bookmark, build_read, parse_state, scan_keys
+from indelible.backends.redis.sessions import Bookmark, build_read, parse_row, scan_keys
 from indelible.core import audit, rules
 from indelible.core.deadline import Deadline
 from indelible.core.operations import (
@@ -84,11 +84,11 @@ def _perform_once(
     if isinstance(change, ShowStage) and len(change.audit) > count:
         # The script of the change adds these before its own line.
         newest = change.audit[-1]
-    now_ms, state = described[0], parse_state(described)
+    now_ms, row = described[0], parse_row(op.session, described)
     # The view may be damaged. If a session is erased, it may be damaged as a whole, and its version
     # is not known.
     erases = isinstance(change, Erase)
-    version = "" if erases else rules.compute_version(state, rules.compute_status(state, now_ms))
+    version = "" if erases else rules.compute_version(row, now_ms)
     line = audit.build_line(op, newest, now_ms, version)
     stamp = (version, count, format_audit_line(line))
     # These scan many keys, so each of their requests has a deadline of its own.

@@ -25,7 +25,7 @@ from indelible.core.operations import (
     SessionOutline,
 )
 from indelible.core.plan import Plan
-from indelible.core.rows import KIND_NUMBER
+from indelible.core.rows import KIND_NUMBER, build_outline_error
 from indelible.errors import ConflictError, FormatError
 from indelible.model import Status
 from indelible.view import Extents
@@ -165,11 +165,11 @@ def _parse_outline(session: str, position: int, brief: bytes) -> Outline:
     size, _, raw = brief.partition(b" ")
     row = parse_row(raw)
     if row.kind is None:
-        raise rules.build_outline_error(session, position)
+        raise build_outline_error(session, position)
     try:
         return Outline(position, row.kind, int(size), row.keep, *row.parse_links())
     except ValueError as error:
-        raise rules.build_outline_error(session, position) from error
+        raise build_outline_error(session, position) from error
 
 
 @HANDLERS.handles(ReadLog)

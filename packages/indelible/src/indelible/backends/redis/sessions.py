@@ -38,7 +38,7 @@ from indelible.core.operations import (
     SetMetadata,
 )
 from indelible.core.plan import Plan
-from indelible.core.rules import SessionState
+from indelible.core.rows import SessionRow
 from indelible.core.session_list import Place
 from indelible.errors import FormatError
 from indelible.model import Status
@@ -75,34 +75,39 @@ def parse_optional(number: bytes | None) -> int | None:
     return int(number) if number else None
 
 
-def parse_state(reply: Sequence[Any]) -> SessionState | None:
-    """Parse the part of a session's description that decides about writes."""
-    _, life, born, end, generation, deadline, staged, *_ = reply
+def parse_row(session: str, reply: Sequence[Any]) -> SessionRow | None:
+    """Parse the description of a session that a script returned, up to its view."""
+    _, life, born, end, generation, deadline, staged, created, activity, *_ = reply
     if life is None:
         return None
-    log = int(born), int(end), int(generation)
-    return SessionState(life.decode(), *log, parse_optional(deadline), staged == b"1")
+    return SessionRow(
+        name=session,
+        token=life.decode(),
+        born=int(born),
+        end=int(end),
+        generation=int(generation),
+        deadline_ms=parse_optional(deadline),
+        staged=staged == b"1",
+        view=View(),
+        created_at_ms=int(created),
+        last_activity_ms=int(activity),
+    )
 
 
 def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     """Parse the description of a session that a script returned."""
-    now, created, activity = reply[0], *reply[7:9]
+    now_ms, row = int(reply[0]), parse_row(session, reply)
     tail, extents, metadata, forked, vacuums = reply[9:] or (None,) * 5
-    state = parse_state(reply)
-    status = rules.compute_status(state, int(now))
-    if status is Status.ACTIVE and (tail is None or vacuums is None):
+    if rules.compute_status(row, now_ms) is Status.ACTIVE and (tail is None or vacuums is None):
         raise build_damaged_error(session, "its view is missing")
-    return rules.build_head(
-        state,
-        view=View() if tail is None else build_view(parse_extents(extents or b""), int(tail)),
-        now_ms=int(now),
-        created_at_ms=parse_optional(created),
-        last_activity_ms=parse_optional(activity),
-        metadata=metadata if metadata is not None else b"{}",
-        snapshots=snapshots,
-        forked_from=forked.decode() if forked else None,
-        vacuums=int(vacuums or 0),
-    )
+    if row is not None and tail is not None:
+        row = row._replace(
+            view=build_view(parse_extents(extents or b""), int(tail)),
+            vacuums=int(vacuums or 0),
+            forked_from=forked.decode() if forked else None,
+            metadata=metadata if metadata is not None else b"{}",
+        )
+    return rules.build_head(row, now_ms, snapshots=snapshots)
 
 
 def read_parts(

@@ -55,6 +55,7 @@ from indelible.core.rows import (
     SessionRow,
     build_log_row,
     build_outline,
+    build_token,
     encode_links,
 )
 from indelible.core.session_list import Place, build_name_end
@@ -233,9 +234,10 @@ class SqliteTransaction(Transaction):
     __slots__ = ("_db",)
 
     def __init__(self, db: SqliteConnection) -> None:
+        super().__init__()
         self._db = db
 
-    def now_ms(self) -> int:
+    def read_clock(self) -> int:
         return self._db.now_ms()
 
     # Sessions
@@ -256,7 +258,7 @@ class SqliteTransaction(Transaction):
     def _check_deadline(self, row: SessionRow) -> None:
         """Raise if a session has expired by an entry that is damaged."""
         assert row.deadline_ms is not None
-        if self._db.now_ms() < row.deadline_ms:
+        if self.now_ms() < row.deadline_ms:
             return
         newest, _ = build_entry_ids(row.number, row.end - 1, row.end)
         found = self._db.execute(_CHECK_NEWEST_ENTRY, {"salt": self._salt(row), "id": newest})
@@ -315,14 +317,14 @@ class SqliteTransaction(Transaction):
             row.born,
             int(row.staged),
             row.generation,
-            row.tail,
+            row.view.tail,
             row.deadline_ms,
             row.created_at_ms,
             row.last_activity_ms,
             row.vacuums,
             row.forked_from,
             row.metadata,
-            row.extents,
+            view.encode(row.view.extents),
         )
         checksum = compute_row_checksum(row.number, self._db.namespace, row.name, *values)
         self._db.execute(_SAVE_SESSION, (*values, checksum, row.number))
@@ -597,7 +599,7 @@ class SqliteTransaction(Transaction):
     # Quarantine
 
     def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
-        now_ms = self._db.now_ms()
+        now_ms = self.now_ms()
         self._db.execute_many(
             "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
             [(row.number, position, why, now_ms, raw) for position, why, raw in entries],
@@ -646,6 +648,7 @@ def _check_row(row: SessionRow, what: str, fields: tuple[Any, ...]) -> tuple[Any
 # An append does not change the row of its session, so the same fields are checked again and again.
 # Without the cache, an append that is not synced takes a tenth longer.
 _compute_session_checksum = lru_cache(maxsize=64)(compute_row_checksum)
+_decode_extents = lru_cache(maxsize=64)(view.decode)
 
 
 def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
@@ -666,24 +669,31 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
         end = min(stop - start_id, LOG_ENTRIES_MAX)
         deadline = newest_deadline
+    intact = _compute_session_checksum(*stored) == checksum
+    shown = view.View()
+    try:
+        if intact:
+            shown = view.build_view(_decode_extents(extents), tail)
+    except FormatError:
+        intact = False
     row = SessionRow(
         name,
-        number,
-        life,
+        build_token(number, life),
         born,
         end,
         generation,
         deadline,
         bool(staged),
-        tail,
-        extents,
+        shown,
         created_at,
         last_activity,
         vacuums,
         forked_from,
         metadata,
+        number,
+        life,
     )
-    return row, _compute_session_checksum(*stored) == checksum
+    return row, intact
 
 
 def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:

@@ -18,8 +18,8 @@ from pydantic import JsonValue
 from indelible import view
 from indelible.core import filters
 from indelible.core.clock import to_datetime
-from indelible.core.codec import encode
-from indelible.core.embedding import NO_EMBEDDER, Vector, to_floats
+from indelible.core.codec import encode, format_value
+from indelible.core.embedding import NO_EMBEDDER, Vector, is_several, to_floats
 from indelible.core.filters import Filter
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
@@ -90,7 +90,7 @@ def build_collection_id(collection: object) -> str:
         return check_session_id(collection)
     if not isinstance(collection, tuple) or not collection:
         raise UsageError(
-            f"a collection is a session id or a tuple of labels, not {collection!r}",
+            f"a collection is a session id or a tuple of labels, not {format_value(collection)}",
             value=collection,
         )
     labels = [
@@ -240,8 +240,8 @@ def refresh_ttl(
 ) -> Plan[list[Memory]]:
     """Append memories again, so that their time to live begins anew; return them."""
     session = build_collection_id(collection)
-    if isinstance(memory_ids, str):
-        raise UsageError(f"ids is a list of ids, not {memory_ids!r}", value=memory_ids)
+    if not is_several(memory_ids):
+        raise UsageError(f"ids is a list of ids, not {format_value(memory_ids)}", value=memory_ids)
     names = [_check_id(memory_id) for memory_id in memory_ids]
     refreshed: list[Memory] = []
     for name in dict.fromkeys(names):

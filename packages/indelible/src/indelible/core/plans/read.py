@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import decode_row
+from indelible.core.codec import decode_row, format_value
 from indelible.core.content import get_content_text, has_text, to_common_role
 from indelible.core.cursors import build_cursor, parse_cursor
 from indelible.core.history import Entries, History
@@ -242,7 +242,8 @@ def verify_cursor(parse: Callable[[bytes], Parsed]) -> Plan[Parsed]:
 def check_number(number: int, what: str, *, least: int) -> int:
     """Check a whole number that has a lower bound."""
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        raise UsageError(f"{what} is a number from {least} up, not {number!r}", value=number)
+        shown = format_value(number)
+        raise UsageError(f"{what} is a number from {least} up, not {shown}", value=number)
     return number
 
 

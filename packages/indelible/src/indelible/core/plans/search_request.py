@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from indelible.core import filters
 from indelible.core.codec import SEARCHED_KINDS, format_value
-from indelible.core.embedding import NO_EMBEDDER, Vector, to_floats
+from indelible.core.embedding import NO_EMBEDDER, Vector, is_several, to_floats
 from indelible.core.filters import Filter
 from indelible.core.limits import SEARCH_HITS_MAX
 from indelible.core.plans.memories import build_collection_id
@@ -52,8 +52,9 @@ def parse_request(
     text, vector = _parse_query(query)
     if sessions is not None and under is not None:
         raise UsageError("search takes sessions= or under=, not both")
-    if isinstance(sessions, str):
-        raise UsageError(f"sessions is a list of session ids, not {sessions!r}", value=sessions)
+    if sessions is not None and not is_several(sessions):
+        shown = format_value(sessions)
+        raise UsageError(f"sessions is a list of session ids, not {shown}", value=sessions)
     names = None if sessions is None else tuple(dict.fromkeys(map(check_session_id, sessions)))
     if as_of is not None and (names is None or len(names) != 1):
         raise UsageError("as_of= is a snapshot of one session: name it with sessions=[…]")

@@ -29,6 +29,8 @@ from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
     EXPORT_LINE_CHARS_MAX,
+    IMPORT_AUDIT_MAX,
+    IMPORT_SNAPSHOTS_MAX,
     JOURNAL_LINES_MAX,
     MILLISECONDS_MAX,
     PAGE_ENTRIES_DEFAULT,
@@ -48,6 +50,7 @@ from indelible.core.operations import (
     SnapshotRecord,
     Stage,
     StageRows,
+    StoredLine,
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans import audit
@@ -63,9 +66,10 @@ from indelible.core.rules import (
     find_views_outside,
     require_active,
 )
-from indelible.errors import ConflictError, FormatError, MemoryStoreError, UsageError
+from indelible.errors import ConflictError, FormatError, LimitError, MemoryStoreError, UsageError
 from indelible.model import Finding, Severity, Status, TransferReport
 from indelible.version import __version__
+from indelible.view import EXTENTS_MAX
 
 EXPORT_FORMAT = 1
 
@@ -107,7 +111,7 @@ def export(
     for name in names:
         try:
             state = yield from _read_state(name)
-        except FormatError as error:
+        except (FormatError, LimitError) as error:
             # A session that could not be imported again does not stop the others.
             if session_id is not None:
                 raise
@@ -130,7 +134,7 @@ def export(
 
 def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tuple[int, int]]:
     """Write one session; return how many entries and snapshots it has."""
-    head, records, lines, metadata = state
+    head, records, lines, audit_lines, metadata = state
     _write_line(
         write,
         {
@@ -167,7 +171,7 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
         _write_line(write, {"snapshot": record})
     for line in reversed(lines):
         _write_line(write, {"journal": _format_journal_line(line)})
-    for each in (yield from audit.read_lines(session)):
+    for each in audit_lines:
         _write_line(write, {"audit": each._asdict()})
     counts = {"entries": entries, "snapshots": len(records), "journal": len(lines)}
     _write_line(write, {"end": {"session": session, **counts}})
@@ -175,16 +179,17 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
 
 
 class _ExportState(NamedTuple):
-    """Head, snapshots, journal and metadata of one state."""
+    """Head, snapshots, journal and metadata of one state, and the audit up to it or a later one."""
 
     head: Head
     records: list[SnapshotRecord]
     lines: tuple[JournalLine, ...]
+    audit_lines: list[StoredLine]
     metadata: dict[str, Any]
 
 
 def _read_state(session: str) -> Plan[_ExportState]:
-    """Read one state of a session; a `FormatError` if it could not be imported again."""
+    """Read one state of a session; raise if it could not be imported again."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         snapshots = yield from perform(ReadSnapshots(session))
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -192,10 +197,11 @@ def _read_state(session: str) -> Plan[_ExportState]:
         same = (head.life, head.generation) == (snapshots.head.life, snapshots.head.generation)
         if same:
             records = [record for record in snapshots.records if record.end <= head.end]
-            _check_state(session, head, records, journal.lines)
-            return _ExportState(
-                head, records, journal.lines, dict(build_session_info(session, head).metadata)
-            )
+            audit_lines = yield from audit.read_lines(session)
+            metadata = dict(build_session_info(session, head).metadata)
+            state = _ExportState(head, records, journal.lines, audit_lines, metadata)
+            _check_state(session, state)
+            return state
     raise ConflictError(
         f"others kept changing the view of session {session!r}; it was not exported. Try again.",
         session=session,
@@ -205,10 +211,9 @@ def _read_state(session: str) -> Plan[_ExportState]:
     )
 
 
-def _check_state(
-    session: str, head: Head, records: list[SnapshotRecord], lines: tuple[JournalLine, ...]
-) -> None:
-    """Raise if a view reaches outside of the log, or a time is out of range."""
+def _check_state(session: str, state: _ExportState) -> None:
+    """Raise if an import would refuse this state: it is damaged, or there is too much of it."""
+    head, records, lines, audit_lines, _ = state
     for what in find_views_outside(head, records, lines):
         raise build_outside_error(session, what)
     times = [record.taken_at_ms for record in records]
@@ -217,6 +222,20 @@ def _check_state(
     for at_ms in times:
         if not 0 <= at_ms <= MILLISECONDS_MAX:
             raise build_outside_error(session, f"a time is out of range, {at_ms} ms")
+    views = [head.view, *(shown for line in lines for shown in (line.before, line.after))]
+    for what, count, most in (
+        ("extents of its view", max(len(shown.extents) for shown in views), EXTENTS_MAX),
+        ("snapshots", len(records), IMPORT_SNAPSHOTS_MAX),
+        ("lines of its audit", len(audit_lines), IMPORT_AUDIT_MAX),
+    ):
+        if count > most:
+            raise LimitError(
+                f"session {session!r} has {count} {what}; an import takes up to {most}, so it was"
+                " not exported",
+                session=session,
+                limit=most,
+                actual=count,
+            )
 
 
 @dataclass(slots=True)

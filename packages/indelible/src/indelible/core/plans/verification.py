@@ -8,8 +8,9 @@ from pydantic import JsonValue
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_trim_columns, compute_digest, decode_row
+from indelible.core.codec import build_trim_columns, decode_row
 from indelible.core.limits import (
+    BATCH_ENTRIES_MAX,
     JOURNAL_LINES_MAX,
     MISSING_NAMED_MAX,
     PAGE_ENTRIES_MAX,
@@ -52,7 +53,6 @@ from indelible.model import (
     RepairAction,
     RepairReport,
     Severity,
-    Status,
     ToolCallRecord,
     ToolResult,
     Value,
@@ -263,59 +263,57 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
 
 
 def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
-    head, log = yield from _scan_stable(session)
-    entries = log.find_visible_links(head)
-    made_by = {entry.position: entry.value for entry in entries}
-    actions = []
-    for record in join_results(entries):
-        if record.status is not CallStatus.DANGLING or record.call_position is None:
-            continue
-        answer = _build_error_result(record, made_by[record.call_position])
-        if not dry_run and not (
-            yield from _append_result_once(settings, session, head, record, answer)
-        ):
-            break
-        what = f"close tool call {record.call_id} ({record.name}) with an error result"
-        actions.append(
-            RepairAction(session_id=session, what=what, positions=(record.call_position,))
-        )
-    return actions
-
-
-def _append_result_once(
-    settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
-) -> Plan[bool]:
-    """Append the result of a call once, even if several repairs run at the same time.
-
-    Returns False if the life of the session has ended since it was scanned.
-    """
-    name = compute_digest(record.call_id.encode()).decode()
-    key = f"repair:{record.call_position}:{name}"
-    drafts = build_entries([answer])
+    """Close dangling tool calls, unless another writer answers them meanwhile."""
+    closed: list[RepairAction] = []
     for _ in range(VIEW_ATTEMPTS_MAX):
-        now = yield from perform(ReadHead(session))
-        if now.status is not Status.ACTIVE or now.life != head.life:
-            return False
-        deadline_ms = now.deadline_ms
-        # An append sets the deadline of its session: leave it as it is.
-        ttl = NEVER if deadline_ms is None else max(0.001, (deadline_ms - now.now_ms) / 1000)
-        expected = now.version
+        head, log = yield from _scan_stable(session)
+        closing = _plan_closing(session, log.find_visible_links(head))
+        if dry_run:
+            return [action for action, _ in closing]
+        version = head.version
         try:
-            receipt = yield from append_drafts(
-                settings, session, drafts, key=key, expected=expected, ttl=ttl, replay="hidden-ok"
-            )
-            if receipt.replayed and not receipt.visible:
-                # The result of an earlier repair was hidden since, so append it again.
-                again = f"{key}:{head.version}"
-                yield from append_drafts(
-                    settings, session, drafts, key=again, expected=expected, ttl=ttl
-                )
+            for first in range(0, len(closing), BATCH_ENTRIES_MAX):
+                batch = closing[first : first + BATCH_ENTRIES_MAX]
+                results = [result for _, result in batch]
+                version = yield from _append_results(settings, session, results, version)
+                closed += [action for action, _ in batch]
         except ConflictError as error:
-            if error.details.get("reason") != "version":
+            if error.reason != "version":
                 raise
         else:
-            return True
+            return closed
     raise _build_conflict(session)
+
+
+def _plan_closing(session: str, entries: list[Entry]) -> list[tuple[RepairAction, Value]]:
+    """Return an action and an error result for each dangling call."""
+    made_by = {entry.position: entry.value for entry in entries}
+    closing: list[tuple[RepairAction, Value]] = []
+    for record in join_results(entries):
+        if record.status is CallStatus.DANGLING and record.call_position is not None:
+            what = f"close tool call {record.call_id} ({record.name}) with an error result"
+            closing.append(
+                (
+                    RepairAction(session_id=session, what=what, positions=(record.call_position,)),
+                    _build_error_result(record, made_by[record.call_position]),
+                )
+            )
+    return closing
+
+
+def _append_results(
+    settings: Settings, session: str, results: list[Value], expected: str
+) -> Plan[str]:
+    """Append results to a session that did not change since; return its new version."""
+    now = yield from perform(ReadHead(session))
+    # An append sets the deadline of its session: leave it as it is.
+    deadline_ms = now.deadline_ms
+    ttl = NEVER if deadline_ms is None else max(0.001, (deadline_ms - now.now_ms) / 1000)
+    drafts = build_entries(results)
+    receipt = yield from append_drafts(
+        settings, session, drafts, key=None, expected=expected, ttl=ttl
+    )
+    return receipt.version
 
 
 def _build_conflict(session: str) -> ConflictError:
