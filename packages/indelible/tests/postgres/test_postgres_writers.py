@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -98,6 +99,32 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         assert len(lost) == 1
         assert isinstance(lost[0], (psycopg.errors.UniqueViolation, ConflictError))
         assert other.execute("SELECT count(*) FROM indelible.entry").fetchone() == (2,)
+
+
+def test_two_groups_that_begin_a_session_are_both_written(url):
+    """The second group waits in the insert of the session's row, and finds that of the first."""
+    indelible.open(url).close()
+    payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
+    context = PostgresContext(b"", None)
+
+    def build(key):
+        op = Append("s", (Draft(Kind.MESSAGE, payload),), key, True, None, None)
+        return ("60000", *build_parameters(context, [op]))
+
+    with ThreadPoolExecutor(1) as threads, ExitStack() as opened:
+        one, two, looker = (
+            opened.enter_context(psycopg.connect(url, autocommit=True)) for _ in range(3)
+        )
+        for connection in (one, two):
+            register_arrays(connection)
+        one.execute("BEGIN")
+        (first,) = psycopg.RawCursor(one).execute(APPEND.encode(), build("k")).fetchone()
+        second = threads.submit(psycopg.RawCursor(two).execute, APPEND.encode(), build("l"))
+        wait_until(lambda: waiting(looker) == 1)
+        one.execute("COMMIT")
+        (later,) = second.result().fetchone()
+        number, *_ = first[0].split(".")
+        assert (first, later) == ([f"{number}.1.1.0"], [f"{number}.1.2.0"])
 
 
 def test_whoever_waits_too_long_for_a_row_is_told_that_nothing_was_written(url, other):
