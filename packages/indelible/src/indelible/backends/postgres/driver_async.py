@@ -131,10 +131,18 @@ class AsyncPostgresBackend:
             case Attempt() if on_cancel is not None:
                 return self._threads.finish(self._client.attempt, op, on_cancel)
             case Attempt():
-                return self._threads.call(self._client.attempt, op)
+                return self._attempt_read(op)
             case Pause():
                 return _pause(op, on_cancel)
         raise AssertionError(f"{op} is not an operation of a client's plan")
+
+    async def _attempt_read(self, attempt: Attempt[R]) -> R:
+        try:
+            return await self._threads.call(self._client.attempt, attempt)
+        except asyncio.CancelledError:
+            # Otherwise the thread waits for the server, and the end of the process for the thread.
+            attempt.deadline.expire()
+            raise
 
 
 async def _pause(pause: Pause, on_cancel: OnCancel | None) -> None:
