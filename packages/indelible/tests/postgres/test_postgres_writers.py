@@ -17,7 +17,7 @@ from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX
 from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
-from tests.support import postgres_server
+from tests.support import os_forks, postgres_server
 from tests.support.ledger import check
 from tests.support.postgres.pg_workers import append_in_a_forked_child, one_key, write_batches
 from tests.support.wait import wait_until
@@ -309,3 +309,14 @@ def test_both_sides_of_a_fork_go_on(url):
     code, contents = in_another_process(append_in_a_forked_child, url)
     assert code == 0
     assert contents == ["after", "before", "child", "parent"]
+
+
+@pytest.mark.parametrize(
+    "fork", [os_forks.fork_while_threads_write, os_forks.fork_while_tasks_write]
+)
+def test_both_sides_of_a_fork_in_the_middle_of_writing_go_on(url, fork):
+    writes = in_another_process(fork, url)
+    assert any(write.writer.startswith("child") for write in writes)
+    with indelible.open(url) as store:
+        check(store, writes)
+        assert store.verify().ok
