@@ -298,6 +298,9 @@ $$;
 -- that is fresh is not looked up. p_contents are the checksums of the entries' contents, to which the
 -- place of an entry is added.
 --
+-- Here as in the other writes, what is set is set for the transaction. That its commit did not wait for a
+-- standby is a warning, which a role may have switched off.
+--
 -- Each expression of PL/pgSQL is initialised once per transaction, which takes longer than to evaluate
 -- it: few large expressions are faster than many small ones.
 CREATE FUNCTION indelible.append(
@@ -308,7 +311,8 @@ CREATE FUNCTION indelible.append(
     p_embedders bytea[], p_vectors text[], p_items bytea[], p_words text[], p_contents bigint[]
 ) RETURNS text[] LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_wait       text := set_config('lock_timeout', p_wait, true);
+    v_bounds     text := set_config('lock_timeout', p_wait, true)
+        || set_config('client_min_messages', 'warning', true);
     v_versions   text[] := array_fill(NULL::text, ARRAY[cardinality(p_names)]);
     v_now        bigint;
     v_number     bigint;
@@ -395,7 +399,8 @@ CREATE FUNCTION indelible.save_snapshot(
     OUT o_taken_at bigint, OUT o_log_end bigint, OUT o_extents bigint[]
 ) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_wait    text := set_config('lock_timeout', p_wait, true);
+    v_bounds  text := set_config('lock_timeout', p_wait, true)
+        || set_config('client_min_messages', 'warning', true);
     v_session indelible.session;
     v_now     bigint;
     v_closed  bigint[];
@@ -439,7 +444,8 @@ CREATE FUNCTION indelible.roll_back(
     OUT o_tail_after bigint, OUT o_extents_before bigint[], OUT o_extents_after bigint[]
 ) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_wait     text := set_config('lock_timeout', p_wait, true);
+    v_bounds   text := set_config('lock_timeout', p_wait, true)
+        || set_config('client_min_messages', 'warning', true);
     v_session  indelible.session;
     v_snapshot indelible.snapshot;
     v_now      bigint;
