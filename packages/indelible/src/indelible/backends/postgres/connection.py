@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait, wait
 
@@ -109,6 +111,15 @@ def _stop_at_deadline(
         return result
 
 
+class _TextLoader(Loader):
+    """Loads text. All of it is ASCII; of a database in `SQL_ASCII`, psycopg would return bytes."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode("utf-8", "backslashreplace")
+
+
 class PostgresConnection:
     """Sends the statements of handlers. One thread uses it at a time."""
 
@@ -122,6 +133,7 @@ class PostgresConnection:
         self._writes = False
         self._warned = False
         register_arrays(driver)
+        driver.adapters.register_loader("text", _TextLoader)
         self._cursor = self._new_cursor()
         driver.add_notice_handler(self._on_notice)
 
