@@ -141,6 +141,24 @@ def test_whoever_waits_too_long_for_a_row_is_told_that_nothing_was_written(url, 
         assert store.add_message("s", "user", "second").positions == range(1, 2)
 
 
+def test_a_transaction_that_takes_too_long_for_its_role_is_tried_again(url, other):
+    if not other.execute("SELECT FROM pg_settings WHERE name = 'transaction_timeout'").rowcount:
+        pytest.skip("this server has no such limit")
+    other.execute("DROP ROLE IF EXISTS hasty")
+    other.execute("CREATE ROLE hasty LOGIN SUPERUSER")
+    other.execute("ALTER ROLE hasty SET transaction_timeout = '100ms'")
+    hasty = url.replace("//postgres@", "//hasty@")
+    pid = "SELECT min(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with indelible.open(hasty, timeout_s=60) as store, ThreadPoolExecutor(1) as threads:
+        store.add_message("s", "user", "first")
+        with Held(other), psycopg.connect(url, autocommit=True) as looker:
+            append = threads.submit(store.add_message, "s", "user", "second")
+            first = wait_until(lambda: looker.execute(pid).fetchone()[0])
+            again = f"{pid} AND pid <> {first}"
+            wait_until(lambda: append.done() or looker.execute(again).fetchone()[0])
+        append.result()
+
+
 def test_a_session_whose_row_is_held_does_not_hold_up_the_others(url, other):
     with indelible.open(url, timeout_s=30) as store, ThreadPoolExecutor(12) as threads:
         store.add_message("s", "user", "first")
