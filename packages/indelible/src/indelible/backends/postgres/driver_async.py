@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from indelible.backends.postgres.client import (
-    GROUP_BYTES_MAX,
-    GROUP_MAX,
-    SENDERS_MAX,
+    GROUPS,
     Attempt,
     Pause,
     PostgresClient,
     SendInGroup,
-    measure_append,
 )
 from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX, AwaitedPool
 from indelible.backends.postgres.options import PostgresOptions
@@ -43,12 +40,7 @@ class AsyncPostgresBackend:
             options = replace(options, target=self._pool)
         self._client = PostgresClient(options)
         self._threads: WorkerThreads[Append, str | None] = WorkerThreads(
-            self._client.send_group,
-            senders=SENDERS_MAX,
-            callers=CONNECTIONS_MAX,
-            requests_max=GROUP_MAX,
-            bytes_max=GROUP_BYTES_MAX,
-            measure=measure_append,
+            self._client.send_group, callers=CONNECTIONS_MAX, **GROUPS
         )
         self._closed = False
         # Done when a call has ended.
