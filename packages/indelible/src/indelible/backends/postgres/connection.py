@@ -19,6 +19,7 @@ from indelible.backends.postgres.errors import (
     TimeLimitError,
     build_not_replicated_error,
     find_interrupt,
+    is_usable_after,
     translate_error,
 )
 from indelible.backends.postgres.statements import (
@@ -59,7 +60,7 @@ class DriverConnection(psycopg.Connection[Row]):
     """
 
     deadline = Deadline(float("inf"))
-    # Set when the connection is closed during a call: the driver's cleanup must not wait for it.
+    # Set when the connection ends during a call: the driver's cleanup must not wait for it.
     given_up = False
 
     def wait(
@@ -75,7 +76,8 @@ class DriverConnection(psycopg.Connection[Row]):
         interval = min(interval, max(0.001, self.deadline.left_s()))
         try:
             return wait(bounded, self.pgconn.socket, interval)
-        except psycopg.Error:
+        except psycopg.Error as error:
+            self.given_up = self.closed and not is_usable_after(error)
             raise
         except BaseException:
             self.given_up = True
