@@ -175,3 +175,28 @@ def test_nothing_of_a_message_is_in_an_error_of_the_server(url):
         assert secret not in str(caught.value)
         assert secret not in repr(caught.value.details)
         assert (caught.value.code, caught.value.landed) == ("23514", "no")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP"])
+def test_contents_are_kept_in_a_database_of_any_encoding(encoding):
+    name = f"in_{encoding.lower()}"
+    server = postgres_server.server()
+    server.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'")
+    with indelible.open(server.url(name), audit=True, audit_key=b"a secret of the tests") as store:
+        _fill(store)
+    with indelible.open(server.url(name), namespace="unaudited") as store:
+        _fill(store)
+
+
+def _fill(store):
+    name = "Ünïcödé 🐘"
+    first = store.add_message(name, "user", name, key=name)
+    store.add_tool_call(name, name, name, {name: name}, expected=first.version)
+    store.add_tool_result(name, name, name)
+    snapshot = store.save_snapshot(name, label=name)
+    store.trim(name, keep_last=1)
+    store.rollback_to_snapshot(name, snapshot.id)
+    assert [call.call_id for call in store.get_tool_calls(name)] == [name]
+    assert store.search(name)[0].position == 0
+    assert store.get_history(name)[0].content == name
+    assert store.verify().ok

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+import pytest
 
 import indelible
 from memory_contract.faults.servers.ports import LOOPBACK
@@ -43,8 +44,13 @@ async def test_an_async_store_finds_the_server_that_took_over(pair):
         assert [m.content for m in await store.get_history("s")] == ["one", "two"]
 
 
-def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged_as_if_it_had(pair):
+@pytest.mark.parametrize("messages", ["notice", "error"])
+def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged_as_if_it_had(
+    pair, messages
+):
     primary, standby = pair
+    # With `error`, the server would send no warning.
+    primary.sql(f"ALTER ROLE postgres SET client_min_messages = {messages}")
     syncing = "SELECT pid, query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with (
         indelible.open(primary.url(), durability="replicated", timeout_s=60) as store,

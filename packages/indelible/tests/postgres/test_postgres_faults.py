@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from indelible.core.leases import Lease
 from tests.support.ledger import SESSION, check
 from tests.support.postgres.loads import Load, insist
 from tests.support.postgres.seam import put_between
+from tests.support.wait import wait_until
 
 
 def test_a_server_that_is_killed_and_comes_back_under_load_loses_and_doubles_nothing(server):
@@ -121,6 +123,21 @@ async def test_a_cancelled_read_is_released_at_once(url):
                 async with asyncio.timeout(0.3):
                     await store.list_snapshots("s")
         assert await store.list_snapshots("s") == []
+
+
+async def test_a_cancelled_read_does_not_keep_its_thread(url):
+    """The process would not end before the deadline of the read."""
+    before = {*threading.enumerate()}
+    store = await indelible.open_async(url, timeout_s=3600)
+    await store.add_message("s", "user", "hi")
+    with psycopg.connect(url) as other:
+        other.execute("LOCK indelible.session IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await store.get_history("s")
+        await store.close()
+        own = [each for each in {*threading.enumerate()} - before if "indelible" in each.name]
+        wait_until(lambda: not any(each.is_alive() for each in own))
 
 
 def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url):

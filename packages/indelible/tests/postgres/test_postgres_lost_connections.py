@@ -4,9 +4,11 @@ import gc
 import logging
 from contextlib import suppress
 
+import psycopg
 import pytest
 
 import indelible
+from indelible.backends.postgres.connection import DriverConnection
 from memory_contract.cases.cancellation import CancelAtAwait, Cancelled
 from memory_contract.faults.proxy import Proxy, ProxyFault
 
@@ -50,6 +52,23 @@ async def test_an_async_store_goes_on_quietly(proxy, noise, verb, on):
         assert proxy.struck
         gc.collect()
         await store.session("s")
+    assert noise() == []
+
+
+def test_a_connection_that_ends_between_two_statements_of_a_pipeline_leaves_no_noise(url, noise):
+    held = DriverConnection.connect(url, autocommit=True)
+
+    def send_until_it_ends():
+        with psycopg.connect(url, autocommit=True) as admin, held.pipeline():
+            held.execute("SELECT 1")
+            admin.execute("SELECT pg_terminate_backend(%s, 60000)", (held.info.backend_pid,))
+            while True:
+                held.execute("SELECT 1")
+
+    with pytest.raises(psycopg.OperationalError):
+        send_until_it_ends()
+    assert held.closed
+    gc.collect()
     assert noise() == []
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -16,7 +17,7 @@ from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX
 from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
-from tests.support import postgres_server
+from tests.support import os_forks, postgres_server
 from tests.support.ledger import check
 from tests.support.postgres.pg_workers import append_in_a_forked_child, one_key, write_batches
 from tests.support.wait import wait_until
@@ -100,6 +101,32 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         assert other.execute("SELECT count(*) FROM indelible.entry").fetchone() == (2,)
 
 
+def test_two_groups_that_begin_a_session_are_both_written(url):
+    """The second group waits in the insert of the session's row, and finds that of the first."""
+    indelible.open(url).close()
+    payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
+    context = PostgresContext(b"", None)
+
+    def build(key):
+        op = Append("s", (Draft(Kind.MESSAGE, payload),), key, True, None, None)
+        return ("60000", *build_parameters(context, [op]))
+
+    with ThreadPoolExecutor(1) as threads, ExitStack() as opened:
+        one, two, looker = (
+            opened.enter_context(psycopg.connect(url, autocommit=True)) for _ in range(3)
+        )
+        for connection in (one, two):
+            register_arrays(connection)
+        one.execute("BEGIN")
+        (first,) = psycopg.RawCursor(one).execute(APPEND.encode(), build("k")).fetchone()
+        second = threads.submit(psycopg.RawCursor(two).execute, APPEND.encode(), build("l"))
+        wait_until(lambda: waiting(looker) == 1)
+        one.execute("COMMIT")
+        (later,) = second.result().fetchone()
+        number, *_ = first[0].split(".")
+        assert (first, later) == ([f"{number}.1.1.0"], [f"{number}.1.2.0"])
+
+
 def test_whoever_waits_too_long_for_a_row_is_told_that_nothing_was_written(url, other):
     with indelible.open(url, timeout_s=3) as store, ThreadPoolExecutor(2) as threads:
         store.add_message("s", "user", "first")
@@ -112,6 +139,24 @@ def test_whoever_waits_too_long_for_a_row_is_told_that_nothing_was_written(url, 
                 assert isinstance(held_up, (BusyError, UnavailableError))
                 assert held_up.landed == "no"
         assert store.add_message("s", "user", "second").positions == range(1, 2)
+
+
+def test_a_transaction_that_takes_too_long_for_its_role_is_tried_again(url, other):
+    if not other.execute("SELECT FROM pg_settings WHERE name = 'transaction_timeout'").rowcount:
+        pytest.skip("this server has no such limit")
+    other.execute("DROP ROLE IF EXISTS hasty")
+    other.execute("CREATE ROLE hasty LOGIN SUPERUSER")
+    other.execute("ALTER ROLE hasty SET transaction_timeout = '100ms'")
+    hasty = url.replace("//postgres@", "//hasty@")
+    pid = "SELECT min(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with indelible.open(hasty, timeout_s=60) as store, ThreadPoolExecutor(1) as threads:
+        store.add_message("s", "user", "first")
+        with Held(other), psycopg.connect(url, autocommit=True) as looker:
+            append = threads.submit(store.add_message, "s", "user", "second")
+            first = wait_until(lambda: looker.execute(pid).fetchone()[0])
+            again = f"{pid} AND pid <> {first}"
+            wait_until(lambda: append.done() or looker.execute(again).fetchone()[0])
+        append.result()
 
 
 def test_a_session_whose_row_is_held_does_not_hold_up_the_others(url, other):
@@ -282,3 +327,14 @@ def test_both_sides_of_a_fork_go_on(url):
     code, contents = in_another_process(append_in_a_forked_child, url)
     assert code == 0
     assert contents == ["after", "before", "child", "parent"]
+
+
+@pytest.mark.parametrize(
+    "fork", [os_forks.fork_while_threads_write, os_forks.fork_while_tasks_write]
+)
+def test_both_sides_of_a_fork_in_the_middle_of_writing_go_on(url, fork):
+    writes = in_another_process(fork, url)
+    assert any(write.writer.startswith("child") for write in writes)
+    with indelible.open(url) as store:
+        check(store, writes)
+        assert store.verify().ok

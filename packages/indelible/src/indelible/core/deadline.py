@@ -44,6 +44,10 @@ class Deadline:
         """Return the time left, at least zero."""
         return max(0.0, self._ends - self._now())
 
+    def expire(self) -> None:
+        """Let it be over now: nobody waits for the call any more."""
+        self._ends = self._now()
+
     def next_wait_s(self) -> float | None:
         """Return how long to wait before the next attempt; None if the deadline comes first.
 

@@ -52,9 +52,13 @@ R = TypeVar("R")
 # Groups of appends in flight: the second is sent while the first commits. More than two would only
 # make the groups smaller.
 SENDERS_MAX: Final = 2
-# A group is one statement and one transaction.
-GROUP_MAX: Final = 128
-GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
+# The options of the batchers. A group is one statement and one transaction.
+GROUPS: Final[dict[str, Any]] = {
+    "senders": SENDERS_MAX,
+    "requests_max": 128,
+    "bytes_max": 16 * 1024 * 1024,
+    "measure": lambda op: sum(len(draft.envelope) for draft in op.drafts),
+}
 # How long a group waits for the lock of one of its sessions. Then each of its appends is sent
 # alone, so that none waits long for the lock of another session.
 GROUP_WAIT_S: Final = 0.25
@@ -254,8 +258,3 @@ class PostgresClient:
             finally:
                 lease.held = False
                 self.pool.wake()
-
-
-def measure_append(op: Append) -> int:
-    """Return the bytes of an append, which a group has a limit for."""
-    return sum(len(draft.envelope) for draft in op.drafts)

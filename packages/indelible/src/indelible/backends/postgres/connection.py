@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait, wait
 
@@ -17,6 +19,7 @@ from indelible.backends.postgres.errors import (
     TimeLimitError,
     build_not_replicated_error,
     find_interrupt,
+    is_usable_after,
     translate_error,
 )
 from indelible.backends.postgres.statements import (
@@ -57,7 +60,7 @@ class DriverConnection(psycopg.Connection[Row]):
     """
 
     deadline = Deadline(float("inf"))
-    # Set when the connection is closed during a call: the driver's cleanup must not wait for it.
+    # Set when the connection ends during a call: the driver's cleanup must not wait for it.
     given_up = False
 
     def wait(
@@ -73,7 +76,8 @@ class DriverConnection(psycopg.Connection[Row]):
         interval = min(interval, max(0.001, self.deadline.left_s()))
         try:
             return wait(bounded, self.pgconn.socket, interval)
-        except psycopg.Error:
+        except psycopg.Error as error:
+            self.given_up = self.closed and not is_usable_after(error)
             raise
         except BaseException:
             self.given_up = True
@@ -109,6 +113,15 @@ def _stop_at_deadline(
         return result
 
 
+class _TextLoader(Loader):
+    """Loads text. All of it is ASCII; of a database in `SQL_ASCII`, psycopg would return bytes."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode("utf-8", "backslashreplace")
+
+
 class PostgresConnection:
     """Sends the statements of handlers. One thread uses it at a time."""
 
@@ -122,6 +135,7 @@ class PostgresConnection:
         self._writes = False
         self._warned = False
         register_arrays(driver)
+        driver.adapters.register_loader("text", _TextLoader)
         self._cursor = self._new_cursor()
         driver.add_notice_handler(self._on_notice)
 

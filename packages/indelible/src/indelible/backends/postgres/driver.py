@@ -7,14 +7,11 @@ import time
 from typing import Any, TypeVar
 
 from indelible.backends.postgres.client import (
-    GROUP_BYTES_MAX,
-    GROUP_MAX,
-    SENDERS_MAX,
+    GROUPS,
     Attempt,
     Pause,
     PostgresClient,
     SendInGroup,
-    measure_append,
 )
 from indelible.backends.postgres.connection_pool import ApplicationPool, OwnPool
 from indelible.backends.postgres.options import PostgresOptions
@@ -37,13 +34,7 @@ class PostgresBackend:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         self._client = PostgresClient(options)
-        self.batcher: Batcher[Append, str | None] = Batcher(
-            self._client.send_group,
-            senders=SENDERS_MAX,
-            requests_max=GROUP_MAX,
-            bytes_max=GROUP_BYTES_MAX,
-            measure=measure_append,
-        )
+        self.batcher: Batcher[Append, str | None] = Batcher(self._client.send_group, **GROUPS)
         self._closed = False
         # Calls, with their threads. A lease is released even if its call is interrupted.
         self._running: set[Lease] = set()

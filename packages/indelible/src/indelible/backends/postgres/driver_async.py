@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from indelible.backends.postgres.client import (
-    GROUP_BYTES_MAX,
-    GROUP_MAX,
-    SENDERS_MAX,
+    GROUPS,
     Attempt,
     Pause,
     PostgresClient,
     SendInGroup,
-    measure_append,
 )
 from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX, AwaitedPool
 from indelible.backends.postgres.options import PostgresOptions
@@ -43,12 +40,7 @@ class AsyncPostgresBackend:
             options = replace(options, target=self._pool)
         self._client = PostgresClient(options)
         self._threads: WorkerThreads[Append, str | None] = WorkerThreads(
-            self._client.send_group,
-            senders=SENDERS_MAX,
-            callers=CONNECTIONS_MAX,
-            requests_max=GROUP_MAX,
-            bytes_max=GROUP_BYTES_MAX,
-            measure=measure_append,
+            self._client.send_group, callers=CONNECTIONS_MAX, **GROUPS
         )
         self._closed = False
         # Done when a call has ended.
@@ -131,10 +123,18 @@ class AsyncPostgresBackend:
             case Attempt() if on_cancel is not None:
                 return self._threads.finish(self._client.attempt, op, on_cancel)
             case Attempt():
-                return self._threads.call(self._client.attempt, op)
+                return self._attempt_read(op)
             case Pause():
                 return _pause(op, on_cancel)
         raise AssertionError(f"{op} is not an operation of a client's plan")
+
+    async def _attempt_read(self, attempt: Attempt[R]) -> R:
+        try:
+            return await self._threads.call(self._client.attempt, attempt)
+        except asyncio.CancelledError:
+            # Otherwise the thread waits for the server, and the end of the process for the thread.
+            attempt.deadline.expire()
+            raise
 
 
 async def _pause(pause: Pause, on_cancel: OnCancel | None) -> None:

@@ -28,6 +28,7 @@ _AWAY = {
     "58",  # system_error
     "25006",  # read_only_sql_transaction: this server is not the primary, or no longer
     "25P03",  # idle_in_transaction_session_timeout
+    "25P04",  # transaction_timeout
     # A prepared statement is gone, has another text, or its function was replaced: a new
     # connection prepares it again.
     "26000",

@@ -74,8 +74,10 @@ SEARCH_PATH: Final = "pg_catalog, pg_temp"
 FIX_SEARCH_PATH: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
 # Local to the transaction, since a pooler may give the connection to other clients afterwards. A
 # client that stops during a transaction does not hold a session's lock beyond its own deadline.
+# A commit that did not wait for its standby is a warning, which a role may have switched off.
 BOUNDS: Final = f"""
     SELECT pg_catalog.set_config('search_path', '{SEARCH_PATH}', true),
+        pg_catalog.set_config('client_min_messages', 'warning', true),
         pg_catalog.set_config('lock_timeout', $1, true),
         pg_catalog.set_config('statement_timeout', $2, true),
         pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)"""

@@ -288,14 +288,18 @@ END
 $$;
 
 -- The guarded write of one or more appends to one or more sessions. An append is written if its session
--- is active, or was never there; is as expected; has room; and the key was not used in this life. The
--- result has an element for each append: the version after it, or NULL if nothing of it was written.
+-- is active, or was never there and is begun here; is as expected; has room; and the key was not used in
+-- this life. Only the first append to a session begins it. The result has an element for each append:
+-- the version after it, or NULL if nothing of it was written.
 --
 -- Arrays from p_names to p_counts have an element for each append, the others for each entry; those that
 -- have no value in any element may be NULL. Appends are in the order of their sessions' names, so that
 -- two groups never wait for each other in a circle; entries are in the order of their appends. A key
 -- that is fresh is not looked up. p_contents are the checksums of the entries' contents, to which the
 -- place of an entry is added.
+--
+-- Here as in the other writes, what is set is set for the transaction. That its commit did not wait for a
+-- standby is a warning, which a role may have switched off.
 --
 -- Each expression of PL/pgSQL is initialised once per transaction, which takes longer than to evaluate
 -- it: few large expressions are faster than many small ones.
@@ -307,7 +311,8 @@ CREATE FUNCTION indelible.append(
     p_embedders bytea[], p_vectors text[], p_items bytea[], p_words text[], p_contents bigint[]
 ) RETURNS text[] LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_wait       text := set_config('lock_timeout', p_wait, true);
+    v_bounds     text := set_config('lock_timeout', p_wait, true)
+        || set_config('client_min_messages', 'warning', true);
     v_versions   text[] := array_fill(NULL::text, ARRAY[cardinality(p_names)]);
     v_now        bigint;
     v_number     bigint;
@@ -323,29 +328,32 @@ DECLARE
 BEGIN
     FOR v_nth IN 1 .. cardinality(p_names) LOOP
         IF p_names[v_nth] IS DISTINCT FROM p_names[v_nth - 1] THEN
-            SELECT number, life, log_end, generation, deadline, vacuums,
-                indelible.version(number, life, log_end, generation),
-                NOT staged AND checksum = indelible.session_checksum(number, life, born, generation,
-                    tail, created_at, vacuums, staged, namespace, name, forked_from, extents,
-                    metadata, log_end, deadline, last_activity)
-            INTO v_number, v_life, v_end, v_generation, v_deadline, v_vacuums, v_version, v_is_active
-            FROM indelible.session WHERE namespace = p_namespace AND name = p_names[v_nth] FOR UPDATE;
-            -- Read behind the lock, for which the call may have waited.
-            v_now := coalesce(p_now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
+            LOOP
+                SELECT number, life, log_end, generation, deadline, vacuums,
+                    indelible.version(number, life, log_end, generation),
+                    NOT staged AND checksum = indelible.session_checksum(number, life, born,
+                        generation, tail, created_at, vacuums, staged, namespace, name, forked_from,
+                        extents, metadata, log_end, deadline, last_activity)
+                INTO v_number, v_life, v_end, v_generation, v_deadline, v_vacuums, v_version,
+                    v_is_active
+                FROM indelible.session WHERE namespace = p_namespace AND name = p_names[v_nth]
+                FOR UPDATE;
+                -- Read behind the lock, for which the call may have waited.
+                v_now := coalesce(p_now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
+                EXIT WHEN v_number IS NOT NULL OR p_expected[v_nth] <> 'new';
+                v_number := nextval('indelible.session_number');
+                INSERT INTO indelible.session (number, namespace, name, log_end, deadline, born, tail,
+                    created_at, last_activity, activity_minute, checksum)
+                VALUES (v_number, p_namespace, p_names[v_nth], 0, NULL, 0, 0, v_now, v_now,
+                    v_now / 60000, indelible.session_checksum(v_number, 1, 0, 0, 0, v_now, 0, false,
+                        p_namespace, p_names[v_nth], NULL, '{}', '{}', 0, NULL, v_now))
+                ON CONFLICT DO NOTHING
+                RETURNING life, log_end, generation, vacuums, 'new', true
+                INTO v_life, v_end, v_generation, v_vacuums, v_version, v_is_active;
+                -- Otherwise another writer began it at this moment: append to that.
+                EXIT WHEN FOUND;
+            END LOOP;
             v_is_active := v_is_active AND (v_deadline IS NULL OR v_deadline > v_now);
-        END IF;
-        IF v_number IS NULL AND coalesce(p_expected[v_nth], 'new') = 'new' THEN
-            v_number := nextval('indelible.session_number');
-            INSERT INTO indelible.session (number, namespace, name, log_end, deadline, born, tail,
-                created_at, last_activity, activity_minute, checksum)
-            VALUES (v_number, p_namespace, p_names[v_nth], 0, NULL, 0, 0, v_now, v_now, v_now / 60000,
-                indelible.session_checksum(v_number, 1, 0, 0, 0, v_now, 0, false, p_namespace,
-                    p_names[v_nth], NULL, '{}', '{}', 0, NULL, v_now))
-            ON CONFLICT DO NOTHING
-            RETURNING life, log_end, generation, vacuums, 'new', true
-            INTO v_life, v_end, v_generation, v_vacuums, v_version, v_is_active;
-            -- Otherwise another writer began it at this moment. The session is not active here, and the
-            -- client loads it.
         END IF;
         IF v_is_active AND v_end <= 4294967296 - p_counts[v_nth]
             AND (p_expected[v_nth] IS NULL OR p_expected[v_nth] = v_version)
@@ -391,7 +399,8 @@ CREATE FUNCTION indelible.save_snapshot(
     OUT o_taken_at bigint, OUT o_log_end bigint, OUT o_extents bigint[]
 ) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_wait    text := set_config('lock_timeout', p_wait, true);
+    v_bounds  text := set_config('lock_timeout', p_wait, true)
+        || set_config('client_min_messages', 'warning', true);
     v_session indelible.session;
     v_now     bigint;
     v_closed  bigint[];
@@ -435,7 +444,8 @@ CREATE FUNCTION indelible.roll_back(
     OUT o_tail_after bigint, OUT o_extents_before bigint[], OUT o_extents_after bigint[]
 ) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_wait     text := set_config('lock_timeout', p_wait, true);
+    v_bounds   text := set_config('lock_timeout', p_wait, true)
+        || set_config('client_min_messages', 'warning', true);
     v_session  indelible.session;
     v_snapshot indelible.snapshot;
     v_now      bigint;
