@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from redis import exceptions as theirs
 
@@ -26,7 +26,7 @@ class Next(Enum):
     RAISE = auto()
     # It will pass: try again a little later.
     WAIT = auto()
-    # Another server has the keys, for good or for this request.
+    # Another server has the keys, or will have them soon.
     MOVE = auto()
     # The server does not know the script: send its text.
     SEND_TEXT = auto()
@@ -61,7 +61,8 @@ class Failure(NamedTuple):
 
 
 _BY_CLASS: dict[type[Exception], Next] = {
-    # MovedError descends from it.
+    # MovedError descends from it. It is not followed: the other server would refuse a call on
+    # several keys until all of them have arrived.
     theirs.AskError: Next.MOVE,
     theirs.TryAgainError: Next.WAIT,
     theirs.ClusterDownError: Next.WAIT,
@@ -108,14 +109,6 @@ def choose_next(error: Exception) -> Next:
         if isinstance(error, kind):
             return then
     return _BY_CODE.get(parse_code(error), Next.RAISE)
-
-
-def is_ask(error: BaseException | None) -> TypeGuard[theirs.AskError]:
-    """Return whether a server redirects one request, because the slot is being moved.
-
-    MOVED, which redirects all requests, has a subclass of this error.
-    """
-    return isinstance(error, theirs.AskError) and not isinstance(error, theirs.MovedError)
 
 
 # The code with which scripts refuse a damaged session.
