@@ -203,8 +203,8 @@ def parse_bookmark(text: str | None) -> Bookmark:
 
 
 def hash_name(name: str) -> str:
-    """Hash a name for a bookmark. Short, since a bookmark may have many."""
-    return blake2b(name.encode(), digest_size=4).hexdigest()
+    """Hash a name for a bookmark. A name with the hash of a listed one would not be listed."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 # For the end of a page: a scan of few keys leaves few names for the bookmark, which is in a cursor.
