@@ -359,10 +359,13 @@ class AsyncChannel:
                     try:
                         # Undecoded, even if the client has `decode_responses`.
                         reply = await connection.read_response(
-                            disable_decoding=True, timeout=max(batch.left_s, TIMEOUT_S_MIN)
+                            disable_decoding=True,
+                            timeout=max(batch.left_s, TIMEOUT_S_MIN),
+                            disconnect_on_error=False,
                         )
                         batch.replies.append(reply)
-                    except ResponseError as error:
+                    except (ResponseError, BusyLoadingError) as error:
+                        # While a server loads its file, it may take the next command.
                         batch.replies.append(error)
             batch.settle()
             # A new connection from a pool of Sentinel leads to the new primary.

@@ -92,9 +92,7 @@ def classify_failure(error: Exception, *, shown: str, session: str | None) -> Fa
     if isinstance(error, LostError):
         cause = error.error
         then = Next.RAISE if isinstance(cause, _DENIED) else Next.WAIT
-        # redis-py takes it for a broken connection when a server says that it is loading its file.
-        landed = error.sent and not isinstance(cause, theirs.BusyLoadingError)
-        return Failure(build_unreachable_error(cause, shown=shown), cause, then, landed)
+        return Failure(build_unreachable_error(cause, shown=shown), cause, then, error.sent)
     if isinstance(error, UnconfirmedError):
         return Failure(build_unknown_error(error, shown=shown), error, Next.WAIT, landed=True)
     if isinstance(error, ClosedError):

@@ -297,7 +297,8 @@ def scan_keys(
 ) -> Plan[tuple[Bookmark, Bookmark, list[bytes]]]:
     """Scan keys of a server; return where that began, where to continue, and which match."""
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield context.send(at.server, ("INFO", "server"), scan)
+    # Before INFO: a server that loads its file refuses SCAN only, and the first error counts.
+    scanned, info = yield context.send(at.server, scan, ("INFO", "server"))
     run, (cursor, found) = parse_info(info).get("run_id", "")[:8], require(context, scanned)
     if at.run and run != at.run:
         # The server was restarted, and now scans in another order: begin again.
