@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import indelible
-from indelible import Gravity, UnsupportedError
+from indelible import Gravity, Landed, MemoryStoreBackendError, UnsupportedError
 from indelible.backends.redis.risks import (
     build_settings,
     compute_durability,
@@ -150,6 +150,19 @@ def test_a_server_that_says_nothing_of_itself_is_not_accused_of_anything(start):
         assert risks(store) == {"INFO is refused": Gravity.WARNING}
         assert store.list_sessions().ids == ["s"]
         store.forget("s")
+
+
+def test_a_user_who_may_not_run_every_command_is_refused_before_anything_is_half_done(start):
+    server = start()
+    with indelible.open(server.url) as store, server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "ann", "on", ">pw", "~indelible:*", "+@all", "-rpush", "-zrem"
+        )
+        with pytest.raises(MemoryStoreBackendError, match="RPUSH, ZREM") as caught:
+            indelible.open(server.url.replace("redis://", "redis://ann:pw@"))
+        assert caught.value.code == "NOPERM"
+        assert caught.value.landed is Landed.NO
+        assert store.list_sessions().ids == []
 
 
 def test_replicated_without_waitaof_needs_a_server_that_always_syncs():

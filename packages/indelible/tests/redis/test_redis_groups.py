@@ -133,3 +133,23 @@ def test_a_group_whose_answer_was_lost_is_there_once(url):
         for session in ("s", "t"):
             assert len(store.get_history(session)) == 2 + CALLERS // 2
             assert len(set(texts(store.get_history(session))[2:])) == CALLERS // 2
+
+
+def test_an_append_behind_a_call_that_a_loading_server_refused_lands_once(url):
+    with Proxy(url) as proxy:
+
+        async def work():
+            async with indelible.open_async(proxy.url) as store:
+                await known(store, "s")
+                await store.set_metadata("s", {"a": 1})
+                # Both go in one batch, and the server has read its file when it takes the second.
+                proxy.arm(ProxyFault("answer", "EVALSHA", reply="LOADING the file"))
+                await asyncio.gather(
+                    store.set_metadata("s", {"a": 2}), store.add_message("s", "user", "second")
+                )
+
+        asyncio.run(work())
+        assert len(proxy.struck) == 1
+    with indelible.open(url) as store:
+        assert texts(store.get_history("s")) == ["first", "second"]
+        assert store.session("s").metadata == {"a": 2}

@@ -1,5 +1,8 @@
 """Ids are encoded, never joined; a list is made by SCAN and loses nobody."""
 
+import hashlib
+import itertools
+
 import pytest
 from redis.crc import key_slot
 
@@ -88,6 +91,24 @@ def test_a_list_names_whoever_stays_while_the_table_grows_and_shrinks(url, clien
                 client.mset({f"filler:{turn}:{number}": "x" for number in range(2000)})
             turn += 1
         assert stay <= found
+
+
+def test_a_list_hides_no_name_whose_short_hash_is_that_of_another(url):
+    names = find_collision()
+    with indelible.open(url) as store:
+        for name in names:
+            store.add_message(name, "user", "x")
+        assert sorted(pages(store, limit=1)) == sorted(names)
+
+
+def find_collision():
+    """Find two names that share 32 bits of their hash."""
+    known = {}
+    for name in map(str, itertools.count()):
+        digest = hashlib.blake2b(name.encode(), digest_size=4).digest()
+        if known.setdefault(digest, name) != name:
+            return known[digest], name
+    raise AssertionError("unreachable")
 
 
 def test_a_list_begins_again_on_a_server_that_was_restarted(start):

@@ -144,3 +144,26 @@ def test_a_refused_change_is_a_conflict_although_no_replica_confirms_anything(pa
                 change()
         with pytest.raises(SnapshotNotFoundError):
             store.delete_snapshot("s", "unknown")
+
+
+def test_an_erasure_that_finds_nothing_left_is_confirmed_by_a_replica(pair):
+    primary, replica = pair
+    opened = insist(lambda: indelible.open(primary.url, durability="replicated", timeout_s=2.0))
+    with opened as store:
+        insist(lambda: store.add_message("s", "user", "one", key="one"))
+        insist(lambda: store.remember("memories", "two", id="m", key="two"))
+        replica.freeze()
+        for erase in (
+            lambda: store.forget("s"),
+            lambda: store.erase_memory("memories", "m"),
+        ):
+            with pytest.raises(OutcomeUnknownError):
+                erase()
+            with primary.client() as client:
+                client.client_kill_filter(_type="normal")
+            # The primary has erased it, and no connection has a write that is not confirmed.
+            with pytest.raises(OutcomeUnknownError):
+                erase()
+        replica.thaw()
+        assert insist(lambda: store.forget("s")).entries == 0
+        assert insist(lambda: store.erase_memory("memories", "m")).entries == 0

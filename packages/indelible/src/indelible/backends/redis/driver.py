@@ -47,7 +47,6 @@ from indelible.backends.redis.errors import (
     build_no_cluster_error,
     build_unreachable_error,
     find_reason,
-    is_ask,
 )
 from indelible.backends.redis.options import (
     CLUSTER_SLOTS,
@@ -262,17 +261,12 @@ class Cluster(Servers):
     def find_channel(self, request: CommandRequest) -> Channel:
         """Return the channel to the server that a request goes to."""
         client = self._connect()
-        failed = request.failed
-        node = None
-        if is_ask(failed):
-            # The slot is being moved; the map does not change yet.
-            node = client.get_node(failed.host, failed.port)
-        elif failed is not None:
-            self._learn(client, failed)
-        if node is None and isinstance(request.to, int):
+        if request.failed is not None:
+            self._learn(client, request.failed)
+        if isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
-        elif node is None:
+        else:
             node = client.get_node_from_key(request.to)
         return self._get_channel(node.name, get_pool(client, node), writes=request.write)
 
@@ -367,10 +361,13 @@ class Channel:
                     try:
                         # Undecoded, even if the client has `decode_responses`.
                         reply = connection.read_response(
-                            disable_decoding=True, timeout=max(batch.left_s, TIMEOUT_S_MIN)
+                            disable_decoding=True,
+                            timeout=max(batch.left_s, TIMEOUT_S_MIN),
+                            disconnect_on_error=False,
                         )
                         batch.replies.append(reply)
-                    except ResponseError as error:
+                    except (ResponseError, BusyLoadingError) as error:
+                        # While a server loads its file, it may take the next command.
                         batch.replies.append(error)
             batch.settle()
             # A new connection from a pool of Sentinel leads to the new primary.

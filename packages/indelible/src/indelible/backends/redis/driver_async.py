@@ -45,7 +45,6 @@ from indelible.backends.redis.errors import (
     build_no_cluster_error,
     build_unreachable_error,
     find_reason,
-    is_ask,
 )
 from indelible.backends.redis.options import (
     CLUSTER_SLOTS,
@@ -260,17 +259,12 @@ class AsyncCluster(AsyncServers):
     async def find_channel(self, request: CommandRequest) -> AsyncChannel:
         """Return the channel to the server that a request goes to."""
         client = await self._connect()
-        failed = request.failed
-        node = None
-        if is_ask(failed):
-            # The slot is being moved; the map does not change yet.
-            node = client.get_node(failed.host, failed.port)
-        elif failed is not None:
-            await self._learn(client, failed)
-        if node is None and isinstance(request.to, int):
+        if request.failed is not None:
+            await self._learn(client, request.failed)
+        if isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
-        elif node is None:
+        else:
             node = client.get_node_from_key(request.to)
         return self._get_channel(node.name, get_pool_async(client, node), writes=request.write)
 
@@ -365,10 +359,13 @@ class AsyncChannel:
                     try:
                         # Undecoded, even if the client has `decode_responses`.
                         reply = await connection.read_response(
-                            disable_decoding=True, timeout=max(batch.left_s, TIMEOUT_S_MIN)
+                            disable_decoding=True,
+                            timeout=max(batch.left_s, TIMEOUT_S_MIN),
+                            disconnect_on_error=False,
                         )
                         batch.replies.append(reply)
-                    except ResponseError as error:
+                    except (ResponseError, BusyLoadingError) as error:
+                        # While a server loads its file, it may take the next command.
                         batch.replies.append(error)
             batch.settle()
             # A new connection from a pool of Sentinel leads to the new primary.

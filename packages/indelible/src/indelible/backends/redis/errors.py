@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from redis import exceptions as theirs
 
@@ -26,7 +26,7 @@ class Next(Enum):
     RAISE = auto()
     # It will pass: try again a little later.
     WAIT = auto()
-    # Another server has the keys, for good or for this request.
+    # Another server has the keys, or will have them soon.
     MOVE = auto()
     # The server does not know the script: send its text.
     SEND_TEXT = auto()
@@ -61,7 +61,8 @@ class Failure(NamedTuple):
 
 
 _BY_CLASS: dict[type[Exception], Next] = {
-    # MovedError descends from it.
+    # MovedError descends from it. It is not followed: the other server would refuse a call on
+    # several keys until all of them have arrived.
     theirs.AskError: Next.MOVE,
     theirs.TryAgainError: Next.WAIT,
     theirs.ClusterDownError: Next.WAIT,
@@ -91,9 +92,7 @@ def classify_failure(error: Exception, *, shown: str, session: str | None) -> Fa
     if isinstance(error, LostError):
         cause = error.error
         then = Next.RAISE if isinstance(cause, _DENIED) else Next.WAIT
-        # redis-py takes it for a broken connection when a server says that it is loading its file.
-        landed = error.sent and not isinstance(cause, theirs.BusyLoadingError)
-        return Failure(build_unreachable_error(cause, shown=shown), cause, then, landed)
+        return Failure(build_unreachable_error(cause, shown=shown), cause, then, error.sent)
     if isinstance(error, UnconfirmedError):
         return Failure(build_unknown_error(error, shown=shown), error, Next.WAIT, landed=True)
     if isinstance(error, ClosedError):
@@ -108,14 +107,6 @@ def choose_next(error: Exception) -> Next:
         if isinstance(error, kind):
             return then
     return _BY_CODE.get(parse_code(error), Next.RAISE)
-
-
-def is_ask(error: BaseException | None) -> TypeGuard[theirs.AskError]:
-    """Return whether a server redirects one request, because the slot is being moved.
-
-    MOVED, which redirects all requests, has a subclass of this error.
-    """
-    return isinstance(error, theirs.AskError) and not isinstance(error, theirs.MovedError)
 
 
 # The code with which scripts refuse a damaged session.

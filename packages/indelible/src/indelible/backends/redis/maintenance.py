@@ -216,7 +216,9 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    answer, found = yield context.change("erase", op.session, op.expected or "", repeatable=False)
+    answer, found = yield context.change(
+        "erase", op.session, op.expected or "", context.lookup, repeatable=False
+    )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, found.decode())
     return EraseResult(size.entries, found, size.size_bytes, forks, kept)
@@ -232,7 +234,7 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     checksum = compute_entry_checksum(context.keys(op.session).salt, op.envelope)
-    arguments = (op.item, op.envelope, checksum)
+    arguments = (op.item, op.envelope, checksum, context.lookup)
     entries, size, more = 0, 0, 1
     while more:
         call = context.change("erase_item", op.session, *arguments, repeatable=False)

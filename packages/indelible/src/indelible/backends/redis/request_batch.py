@@ -8,7 +8,7 @@ from typing import Any, cast
 import hiredis
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from indelible.backends.redis.errors import LostError, UnconfirmedError, is_ask, parse_code
+from indelible.backends.redis.errors import LostError, UnconfirmedError, parse_code
 from indelible.backends.redis.requests import (
     Command,
     CommandRequest,
@@ -54,12 +54,7 @@ class RequestBatch:
         groups: dict[int, tuple[list[PendingRequest], list[ScriptCall]]] = {}
         for pending in batch:
             request = pending.request
-            if (
-                isinstance(request, ScriptCall)
-                and request.is_append
-                and not request.stamp
-                and not is_ask(request.failed)
-            ):
+            if isinstance(request, ScriptCall) and request.is_append and not request.stamp:
                 slot = request.keys.slot if context.is_cluster else 0
                 owners, calls = groups.setdefault(slot, ([], []))
                 owners.append(pending)

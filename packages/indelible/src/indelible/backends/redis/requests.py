@@ -19,7 +19,6 @@ from indelible.backends.redis.errors import (
     build_refused_error,
     build_unknown_error,
     classify_failure,
-    is_ask,
     parse_code,
 )
 from indelible.backends.redis.keys import SessionKeys, build_keys
@@ -116,13 +115,10 @@ class ScriptCall(Operation[Any]):
     def build_commands(self) -> tuple[Command, ...]:
         """Return the commands to send if the call is not shared with other appends."""
         if self.is_append:
-            command = build_append([self])
-        else:
-            start = self.script.start(by_text=self.by_text)
-            names = (*self.keys.names, self.keys.audit)
-            command = (*start, len(names), *names, *self.time, *self.arguments, *self.stamp)
-        # The server that a slot is being moved to only answers after ASKING.
-        return (("ASKING",), command) if is_ask(self.failed) else (command,)
+            return (build_append([self]),)
+        start = self.script.start(by_text=self.by_text)
+        names = (*self.keys.names, self.keys.audit)
+        return ((*start, len(names), *names, *self.time, *self.arguments, *self.stamp),)
 
 
 CommandRequest = SendCommands | ScriptCall

@@ -7,10 +7,11 @@ from typing import Any
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
 from indelible.backends.redis.requests import HANDLERS, Argument, RedisContext, require
 from indelible.backends.redis.risks import read_settings, refuse_weaker
+from indelible.backends.redis.scripts import build_permission_check
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.operations import ReadCursorKey
 from indelible.core.plan import Plan
-from indelible.errors import FormatError
+from indelible.errors import FormatError, MemoryStoreBackendError
 
 # The format of the keys; the layout is in DESIGN.md.
 FORMAT = 7
@@ -46,14 +47,27 @@ def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
 
 
 def prepare(context: RedisContext) -> Plan[None]:
-    """Refuse servers that cannot promise the demanded durability, and keys of another format."""
+    """Refuse servers that cannot keep what is demanded, and keys of another format."""
     every = yield from read_settings(context)
     refuse_weaker(
         every, demanded=context.demanded, simulated=context.simulated, shown=context.shown
     )
     context.waits_for_disks = all(each.can_wait_for_disks for each in every)
+    yield from _refuse_denied_commands(context)
     found = yield from _set_once(context, FORMAT_KEY, FORMAT)
     refuse_other_format(found, shown=context.shown)
+
+
+def _refuse_denied_commands(context: RedisContext) -> Plan[None]:
+    """Refuse a user who may not run all commands: a script would stop in the middle of a change."""
+    (reply,) = yield context.send(FORMAT_KEY, build_permission_check(FORMAT_KEY))
+    denied = b", ".join(require(context, reply)).decode()
+    if denied:
+        raise MemoryStoreBackendError(
+            f"the user may not run {denied} on {context.shown}, which changes need; nothing was"
+            " written",
+            code="NOPERM",
+        )
 
 
 def _set_once(context: RedisContext, key: str, value: Argument) -> Plan[Any]:

@@ -101,6 +101,13 @@ def load_script(name: str, *, audited: bool = False) -> LuaScript:
     return LuaScript(digest.encode(), text)
 
 
+def build_permission_check(key: str) -> tuple[str | int, ...]:
+    """Build the command that returns which commands of the scripts the user may not run."""
+    texts = (each.read_text("utf-8") for each in files(__package__).joinpath("scripts").iterdir())
+    used = {name for text in texts for name in re.findall(r"\bp?call\('([A-Z]+)'", text)}
+    return ("EVAL", _read("denied_commands"), 1, key, *sorted(used))
+
+
 def _read(name: str) -> str:
     return files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
 

@@ -208,8 +208,8 @@ def parse_bookmark(text: str | None) -> Bookmark:
 
 
 def hash_name(name: str) -> str:
-    """Hash a name for a bookmark. Short, since a bookmark may have many."""
-    return blake2b(name.encode(), digest_size=4).hexdigest()
+    """Hash a name for a bookmark. A name with the hash of a listed one would not be listed."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 # For the end of a page: a scan of few keys leaves few names for the bookmark, which is in a cursor.
@@ -302,7 +302,8 @@ def scan_keys(
 ) -> Plan[tuple[Bookmark, Bookmark, list[bytes]]]:
     """Scan keys of a server; return where that began, where to continue, and which match."""
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield context.send(at.server, ("INFO", "server"), scan)
+    # Before INFO: a server that loads its file refuses SCAN only, and the first error counts.
+    scanned, info = yield context.send(at.server, scan, ("INFO", "server"))
     run, (cursor, found) = parse_info(info).get("run_id", "")[:8], require(context, scanned)
     if at.run and run != at.run:
         # The server was restarted, and now scans in another order: begin again.

@@ -41,37 +41,40 @@ local function write(s)
   save_head(s)
 end
 
+local function format_refusal(error)
+  return '-' .. (error.err or error)
+end
+
 local answers, sessions, at, last = {}, {}, 3, #ARGV
 while at < last do
-  local first, ttl, expected, key, lookup, indexed, item, newest, count = unpack(ARGV, at, at + 8)
-  local s, answer, holds = sessions[first], nil, false
+  local first, ttl, expected, key, lookup, indexed, item, place, count = unpack(ARGV, at, at + 8)
+  local s = sessions[first]
   if not s then
     s = load_session(tonumber(first))
     s.usable = is_usable(s)
     sessions[first] = s
   end
   -- The guard.
-  if s.error then
-    answer = '-' .. s.error.err
-  elseif s.usable and s.stop + count <= LOG_MAX then
-    holds = expected == '' or expected == format_version(s)
-    if s.active then
-      holds = holds and (lookup == '' or changes().is_unused(s, key))
-        and (indexed == '0' or changes().has_index(s))
-        and (item == '' or changes().is_newest(s, item, newest))
-    else
-      holds = holds and newest == ''
-      local refused = holds and changes().begin(s, ttl)
-      if refused then answer, holds = '-' .. refused.err, false end
-    end
+  local answer = s.error and format_refusal(s.error)
+  local done, used, newest, wrong = true, false, false, s.wrong
+  if s.usable and s.active and (lookup ~= '' or indexed == '1') then
+    done, used, newest, wrong = pcall(changes().look_up, s, key, lookup, indexed, item)
+  end
+  if not done then answer = format_refusal(used) end
+  local holds = s.usable and not answer and not used and not wrong and s.stop + count <= LOG_MAX
+    and newest == (tonumber(place) or false) and not (s.keys and s.keys[key])
+    and (expected == '' or expected == format_version(s))
+  if holds and not s.active then
+    local refused = changes().begin(s, ttl)
+    if refused then answer, holds = format_refusal(refused), false end
   end
   at = at + 9
   if holds then
     local deadline = ttl == '' and '' or whole(now + ttl)
     local stamp = now .. ' ' .. deadline .. ' ' .. s.gen .. ' '
-    local place, rows, stop = now + (ttl == '' and 0 or deadline) + s.gen, s.rows or {}, s.stop
+    local base, rows, stop = now + (ttl == '' and 0 or deadline) + s.gen, s.rows or {}, s.stop
     for n = at, at + 2 * count - 1, 2 do
-      local row = stamp .. whole(ARGV[n] + place + stop) .. ' ' .. ARGV[n + 1]
+      local row = stamp .. whole(ARGV[n] + base + stop) .. ' ' .. ARGV[n + 1]
       rows[#rows + 1] = stop
       rows[#rows + 1] = row
       if indexed == '1' then changes().add_member(s, row, stop) end
@@ -82,8 +85,8 @@ while at < last do
     answer = format_version(s)
   end
   if not answer then
-    local done, found = pcall(changes().explain, s, key, lookup, indexed, item)
-    answer = done and found or '-' .. (found.err or found)
+    local explained, found = pcall(changes().explain, s, lookup, used, newest, wrong)
+    answer = explained and found or format_refusal(found)
   end
   if s.rows then
     s.asked = s.asked or {}
@@ -97,7 +100,7 @@ for _, s in pairs(sessions) do
     -- Protected, so that an error of one session does not affect the others.
     local _, refused = pcall(write, s)
     if refused then
-      for _, asked in ipairs(s.asked) do answers[asked] = '-' .. (refused.err or refused) end
+      for _, asked in ipairs(s.asked) do answers[asked] = format_refusal(refused) end
     end
   end
 end

@@ -1,6 +1,6 @@
 -- Overwrite the entries of an item, the oldest first, a portion at a time; returns their number, the bytes of their
 -- envelopes, and whether there are more. ARGV: 3 item, 4 envelope, 5 its checksum without the position and times of
--- an entry.
+-- an entry, 6 'touch' if an erase that finds nothing must write, too.
 if not s.active then return {0, 0, 0} end
 local members = call('ZREVRANGEBYLEX', s.items, '[' .. build_member(ARGV[3], s.born),
   '[' .. build_member(ARGV[3], s.stop), 'LIMIT', 0, REMOVE_ENTRIES)
@@ -32,5 +32,7 @@ if done > 0 then
   expire_one(s, s.log)
   s.counts[5] = count_part(s, 5)
   save_head(s)
+else
+  touch(ARGV[6])
 end
 return {done, bytes, (done < #members or done == REMOVE_ENTRIES) and 1 or 0}

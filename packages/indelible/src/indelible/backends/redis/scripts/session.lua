@@ -32,7 +32,7 @@ local function read_change(key)
   return read_value('o' .. key, found[1], what), read_value('u' .. key, found[2], what)
 end
 
--- WAIT concerns the last write of its connection, so a retry that finds the first attempt must write, too.
+-- WAIT concerns the last write of its connection, so a call that finds its work done must write, too.
 local function touch(lookup)
   if lookup == 'touch' then call('HINCRBY', s.head, 'touched', 1) end
 end
