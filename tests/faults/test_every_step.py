@@ -3,7 +3,7 @@
 import pytest
 
 from memory_contract.cases.crashes import Kills
-from memory_contract.cases.workload import NEEDS
+from memory_contract.cases.workload import VERBS
 from memory_contract.goldfish import GOLDFISH, RIGHT
 from tests.faults.bad_disks import expect_pass, ours, result_of
 from tests.support import disk_goldfish  # noqa: F401 -- registers them
@@ -40,7 +40,7 @@ def test_indelible_survives_a_kill_at_every_step_of_its_first_opening(tmp_path):
 
 def test_no_operation_is_left_out():
     named = {verb for verbs, _ in PARTS for verb in verbs}
-    assert named == set(NEEDS) - {"pop", "read"}, "pop is not offered, and a read changes nothing"
+    assert named == set(VERBS) - {"pop", "read"}, "pop is not offered, and a read changes nothing"
 
 
 def test_the_async_store_survives_kills_too(tmp_path):

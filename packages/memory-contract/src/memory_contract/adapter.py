@@ -6,7 +6,6 @@ holds it to that; what it does not declare is not asked of it.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
@@ -221,11 +220,3 @@ def import_from_here(name: str) -> Any:
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
     return import_object(name)
-
-
-def is_async(handle: Any) -> bool:
-    """Whether a handle is awaited."""
-    return any(
-        inspect.iscoroutinefunction(inspect.unwrap(method))
-        for method in (handle.append, handle.read)
-    )

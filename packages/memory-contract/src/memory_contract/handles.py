@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Flavour, is_async
+from memory_contract.adapter import Adapter, Flavour
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 # A chain of awaits is not longer than this.
@@ -115,26 +115,6 @@ def close(handle: Any, loop: Loop | None = None) -> None:
         answer = method()
         if loop is not None:
             loop.settle(answer)
-
-
-def find_flavours(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
-    """How the store can be called; `handle` is one that its first factory gave."""
-    if adapter.open is not None and adapter.open_async is not None:
-        return ("blocking", "async")
-    awaited = adapter.open is None or is_async(handle) or _is_awaited(handle)
-    return ("async",) if awaited else ("blocking",)
-
-
-def _is_awaited(handle: Any) -> bool:
-    """Whether a read of a handle gives something to await, although it does not look like it."""
-    try:
-        answer = handle.read("memory-contract-was-here")
-    except LookupError:
-        return False
-    if not inspect.isawaitable(answer):
-        return False
-    dismiss(answer)
-    return True
 
 
 def dismiss(answer: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import inspect
 import math
 import shutil
 import tempfile
@@ -32,7 +33,7 @@ from memory_contract.checker.verdict import (
 )
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
 from memory_contract.gates import FAULT_GATES, Mode
-from memory_contract.handles import Loop, LoopFactory, close, find_flavours, open_handle
+from memory_contract.handles import Loop, LoopFactory, close, open_handle
 from memory_contract.results import (
     RAISED,
     UNCLAIMED,
@@ -83,16 +84,19 @@ class StoreUnderTest:
 
     def _look(self) -> tuple[Flavour, ...]:
         """Open the store once, to see whether it can be reached and how it is called."""
-        loop = Loop()
+        loop, adapter = Loop(), self.adapter
         with self.workspace() as workspace:
             try:
-                first: Flavour = "blocking" if self.adapter.open is not None else "async"
-                handle = open_handle(self.adapter, workspace, first, loop)
+                first: Flavour = "blocking" if adapter.open is not None else "async"
+                handle = open_handle(adapter, workspace, first, loop)
                 try:
+                    # What returns something to await need not look like it.
+                    is_awaited = inspect.iscoroutinefunction(inspect.unwrap(handle.append))
                     # A case judges whether a missing session reads as empty.
                     with contextlib.suppress(LookupError):
-                        loop.settle(handle.read("memory-contract-was-here"))
-                    return find_flavours(self.adapter, handle)
+                        answer = handle.read("memory-contract-was-here")
+                        is_awaited = is_awaited or inspect.isawaitable(answer)
+                        loop.settle(answer)
                 finally:
                     close(handle, loop)
             except BaseException as error:
@@ -101,6 +105,9 @@ class StoreUnderTest:
                 ) from error
             finally:
                 loop.close()
+        if adapter.open is not None and adapter.open_async is not None:
+            return ("blocking", "async")
+        return ("async",) if is_awaited or adapter.open is None else ("blocking",)
 
     def _start_workers(self) -> None:
         if self.adapter.reach != "machine":

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from memory_contract import Adapter, Refused, Unreachable, check
-from memory_contract.handles import find_flavours
 from memory_contract.report.text import reproduce
+from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import TargetError, find_factory_source, probe, resolve
 from memory_contract.targets.factory import write_factory
 from tests.support.kit import class_stores
@@ -340,9 +340,13 @@ def test_a_handle_is_async_if_its_calls_are_whatever_they_look_like():
     class Partial(Handle):
         read = functools.partialmethod(Handle.read)
 
-    adapter = Adapter(open=lambda _: None)
+    def find_flavours(kind):
+        subject = StoreUnderTest(Adapter(open=lambda _: kind(), reach="handle"))
+        subject.close()
+        return subject.flavours
+
     for kind in (Handle, Wrapped, Partial):
-        assert find_flavours(adapter, kind()) == ("async",)
+        assert find_flavours(kind) == ("async",)
 
     class Blocking(Handle):
         def append(self, session, messages): ...
@@ -350,7 +354,7 @@ def test_a_handle_is_async_if_its_calls_are_whatever_they_look_like():
         def read(self, session):
             return []
 
-    assert find_flavours(adapter, Blocking()) == ("blocking",)
+    assert find_flavours(Blocking) == ("blocking",)
 
 
 # Claims on what the kit takes as it is

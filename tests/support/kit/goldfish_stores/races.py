@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import threading
 import time
@@ -14,6 +15,7 @@ from memory_contract.adapter import Conflict, Message
 from memory_contract.goldfish.lives import Life, Messages, copy_messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import (
+    AwaitedStore,
     FileStore,
     ListStore,
     SqliteStore,
@@ -188,6 +190,28 @@ class _SlowBatches(ListStore):
                 give_way()
             life.shown.append(batch[-1])
             life.moves += 1
+
+
+@goldfish("class: a clear that asks for no lock", caught_by="clear_against_append")
+class ClearedUnderAnAppend(AwaitedStore):
+    """Clears at once, while an append is about to put back what it has read."""
+
+    capabilities = frozenset({"clear", "list", "fields"})
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        async with self._locks.setdefault(session, asyncio.Lock()):
+            life = Life.from_text(self._store._alive(session).to_text())
+            await asyncio.sleep(0)
+            life.add(copy_messages(messages))
+            await asyncio.sleep(0)
+            self._store._save(session, life)
+
+    async def clear(self, session: str) -> None:
+        self._store.clear(session)
 
 
 @goldfish("class: a snapshot of no moment", caught_by="snapshot_against_append")

@@ -10,23 +10,10 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseFailed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import expect_there
-from memory_contract.cases.programs import run_program
+from memory_contract.cases.programs import PROGRAMS, run_program
+from memory_contract.cases.workload import LEADS
 from memory_contract.entries import build_messages, parse_ids
-from memory_contract.history import OpName
 
-# What is tried here, and compared with the model. Other capabilities have cases of their own.
-PROGRAMS: Final[dict[Capability, tuple[OpName, ...]]] = {
-    "pop": ("append", "append", "pop"),
-    "trim": ("append", "append", "append", "trim"),
-    "clear": ("append", "clear"),
-    "snapshot": ("append", "snapshot"),
-    "rollback": ("append", "snapshot", "append", "rollback"),
-    "fork": ("append", "fork"),
-    "undo": ("append", "clear", "undo"),
-    "list": ("append",),
-}
-# What a program needs beside its own capability.
-ALSO: Final[dict[Capability, Capability]] = {"rollback": "snapshot", "undo": "clear"}
 # Where a handle offers the others: a method of another name, a parameter of a method, or nowhere.
 METHODS: Final[dict[Capability, str]] = {
     "list": "sessions",
@@ -64,8 +51,8 @@ def _expect_claim(store: Client, name: Capability, does: str) -> None:
     # Whether a parameter is taken cannot be seen of every method: `**options` may take it.
     there = name in PROMISES or name in PARAMETERS or _is_offered(store.handle, name)
     context.expect(there, "untrue claim", f"{claim} there is no method {METHODS.get(name, name)}")
-    if name in ALSO and not context.claims(ALSO[name]):
-        context.note(f"{name} is claimed without {ALSO[name]}, so nothing about it can be tried")
+    if not context.claims(needed := find_need(name) or name):
+        context.note(f"{name} is claimed without {needed}, so nothing about it can be tried")
         return
     try:
         works = try_capability(store, name)
@@ -74,17 +61,25 @@ def _expect_claim(store: Client, name: Capability, does: str) -> None:
     context.expect(works, "untrue claim", f"{claim} did something else")
 
 
+def find_need(name: Capability) -> str | None:
+    """The other capability without which this one is of no use."""
+    return next(iter(LEADS.get(name, ())), None)
+
+
 def try_capability(store: Client, name: Capability) -> bool:
-    """Whether the program of a capability, if it has one, goes as the model says."""
+    """Whether a capability, if it can be tried here, goes as the model says."""
     session = store.context.new_session()
     if name == "limit":
         ids = store.append(session) + store.append(session) + store.append(session)
         return parse_ids(store.get(session, limit=2)) == ids[-2:]
+    if name == "list":
+        store.append(session)
+        return session in list(store.ask("sessions"))
     try:
         run_program(store, session, PROGRAMS.get(name, ()))
     except CaseFailed:
         return False
-    return name != "list" or session in list(store.ask("sessions"))
+    return True
 
 
 def _is_offered(handle: Any, name: Capability) -> bool:
@@ -107,6 +102,6 @@ def _note_unclaimed(store: Client, name: Capability, does: str) -> None:
     finally:
         del store.context.history[before:]
     how = "offered by the store"
-    if name in PROGRAMS:
+    if name in PROGRAMS or name == "list":
         how = f"tried once, it {'works' if works else 'does something else, or half of it'}"
     store.context.note(f"not claimed: {name} ({does}); {how}")

@@ -123,13 +123,13 @@ def read_after_write_elsewhere(context: CaseContext) -> None:
     needs=["clear"],
 )
 def clear_against_append(context: CaseContext) -> None:
-    """One worker clears a session again and again while two append to it."""
+    """One worker appends and clears a session by turns while two append to it."""
     _change_against_append(context, [Call(op="clear", session="")] * 4)
 
 
 @case("concurrency", catches="a trim that takes what was appended meanwhile", needs=["trim"])
 def trim_against_append(context: CaseContext) -> None:
-    """One worker trims a session again and again while two append to it."""
+    """One worker appends and trims a session by turns while two append to it."""
     trims = [Call(op="trim", session="", keep=keep) for keep in (6, 3, 6, 2)]
     _change_against_append(context, trims)
 
@@ -140,7 +140,7 @@ def trim_against_append(context: CaseContext) -> None:
     needs=["snapshot", "rollback"],
 )
 def rollback_against_append(context: CaseContext) -> None:
-    """One worker rolls a session back again and again while two append to it."""
+    """One worker appends and rolls a session back by turns while two append to it."""
     _change_against_append(context, [Call(op="rollback", session="", snapshot="s1")] * 4)
 
 
@@ -151,8 +151,11 @@ def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> Non
     if changes[0].op == "rollback":
         assert store.snapshot(session) == "s1"
         store.append(session)
-    changer = read_after_each("w2", [replace(change, session=session) for change in changes])
-    context.race([changer, *build_writers(context, 2, [session], 8)])
+    calls: list[Call] = []
+    for change in changes:
+        # What it appends takes as long as what others do, so that its changes are spread among it.
+        calls += [build_append(context, session, worker="w2"), replace(change, session=session)]
+    context.race([read_after_each("w2", calls), *build_writers(context, 2, [session], 8)])
     context.read_with_fresh_client([session])
 
 

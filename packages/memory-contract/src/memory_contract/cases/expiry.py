@@ -99,10 +99,10 @@ def _choose_ttl_s(context: CaseContext) -> float:
     return max(context.adapter.ttl_s_min, _TTL_S)
 
 
-def _grow_ttls(context: CaseContext) -> Iterator[float]:
+def _grow_ttls(context: CaseContext, least_s: float = 0.0) -> Iterator[float]:
     """Growing times to live, for machines on which calls take too long for the first."""
     for attempt in range(_TRIES):
-        yield _choose_ttl_s(context) * 3**attempt
+        yield max(_choose_ttl_s(context), least_s) * 3**attempt
     raise CaseVacuous("the calls took longer than the sessions were to live")
 
 
@@ -193,7 +193,8 @@ def ttl_begins_anew_as_declared(context: CaseContext) -> None:
     store, other = context.open(), context.open_elsewhere()
     by_read = context.adapter.ttl_refreshed_by == "read"
     attempt = _check_renewal_by_read if by_read else _check_renewal_by_append
-    for ttl_s in _grow_ttls(context):
+    # So long that a life which is renewed by mistake ends later than any may.
+    for ttl_s in _grow_ttls(context, 2 * context.adapter.ttl_s_late):
         if attempt(store, other, ttl_s):
             break
 

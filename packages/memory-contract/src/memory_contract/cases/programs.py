@@ -13,13 +13,17 @@ from memory_contract.adapter import CAPABILITIES
 from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
-from memory_contract.cases.workload import build_append, pace
+from memory_contract.cases.workload import LEADS, build_call, pace
 from memory_contract.history import Operation, OpName
 from memory_contract.model import ModelState
 
 OPS: Final[tuple[OpName, ...]] = (
     *("append", "pop", "trim", "clear", "snapshot", "rollback", "fork", "undo"),
 )
+# For each operation, calls on a new session that end with it.
+PROGRAMS: Final[dict[str, tuple[OpName, ...]]] = {
+    op: (*OPS[:1] * 3, *LEADS.get(op, ()), op) for op in OPS[1:]
+}
 CHANGES: Final[frozenset[OpName]] = frozenset({"pop", "trim", "clear", "rollback"})
 STEPS: Final = 3
 # So that a slow store is done within seconds.
@@ -93,20 +97,8 @@ class ExpectedSession:
     def _build_call(self, context: CaseContext, op: OpName) -> Call:
         random, turn = context.random, 2 if context.adapter.pairs else 1
         few = random.choice((1, 1, 2))
-        call = Call(op=op, session=self.session)
-        match op:
-            case "append":
-                return build_append(context, self.session, few)
-            case "trim":
-                return replace(call, keep=turn * few)
-            case "snapshot":
-                return replace(call, snapshot=context.new_name("s"))
-            case "rollback":
-                return replace(call, snapshot=random.choice(self.snapshots))
-            case "fork":
-                return replace(call, target=context.new_session())
-            case _:
-                return call
+        taken = random.choice(self.snapshots) if op == "rollback" else context.new_name("s")
+        return build_call(context, op, self.session, count=few, keep=turn * few, snapshot=taken)
 
     def _advance(self, done: Operation) -> None:
         before = self.state.shown

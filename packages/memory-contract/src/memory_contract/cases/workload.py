@@ -5,27 +5,21 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
+from memory_contract.adapter import CAPABILITIES
 from memory_contract.calls import Call, format_error
 from memory_contract.case_context import CaseContext, Client
-from memory_contract.history import Ids, Operation
+from memory_contract.history import Ids, Operation, OpName
 
 Verb = Literal[
     "append", "batch", "pop", "trim", "clear", "undo", "snapshot", "rollback", "fork", "read"
 ]
-# What each needs of a store beyond appending and reading.
-NEEDS: Final[dict[Verb, frozenset[str]]] = {
-    "append": frozenset(),
-    "batch": frozenset(),
-    "pop": frozenset({"pop"}),
-    "trim": frozenset({"trim"}),
-    "clear": frozenset({"clear"}),
-    "undo": frozenset({"clear", "undo"}),
-    "snapshot": frozenset({"snapshot"}),
-    "rollback": frozenset({"snapshot", "rollback"}),
-    "fork": frozenset({"fork"}),
-    "read": frozenset(),
+VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
+# What must come before some operations.
+LEADS: Final[dict[str, tuple[OpName, ...]]] = {
+    "undo": ("clear",),
+    "rollback": ("snapshot", "append"),
 }
 # The size of a batch, so that it can be torn.
 BATCH: Final = 3
@@ -35,7 +29,12 @@ PAUSE_S: Final = 0.02
 
 def list_verbs(context: CaseContext) -> list[Verb]:
     """The operations that the store claims, including read."""
-    return [verb for verb, needs in NEEDS.items() if context.claims(*needs)]
+    return [verb for verb in VERBS if context.claims(*_list_needs(verb))]
+
+
+def _list_needs(verb: Verb) -> list[str]:
+    """The capabilities that an operation needs, with what leads to it."""
+    return [each for each in (verb, *LEADS.get(verb, ())) if each in CAPABILITIES]
 
 
 def list_changes(context: CaseContext) -> list[Verb]:
@@ -45,31 +44,33 @@ def list_changes(context: CaseContext) -> list[Verb]:
 
 def build_calls(context: CaseContext, verb: Verb) -> tuple[Call, ...]:
     """Calls on a new session; the last one is the operation, the others lead to it."""
-    session = context.new_session()
-    call: Call
-    before = [build_append(context, session), build_append(context, session, BATCH)]
-    match verb:
-        case "append":
-            call = build_append(context, session)
-        case "batch":
-            call = build_append(context, session, BATCH)
-        case "trim":
-            call = Call(op="trim", session=session, keep=2)
-        case "undo":
-            before.append(Call(op="clear", session=session))
-            call = Call(op="undo", session=session)
-        case "snapshot":
-            call = Call(op="snapshot", session=session, snapshot=context.new_name("s"))
-        case "rollback":
-            taken = context.new_name("s")
-            before.append(Call(op="snapshot", session=session, snapshot=taken))
-            before.append(build_append(context, session))
-            call = Call(op="rollback", session=session, snapshot=taken)
-        case "fork":
-            call = Call(op="fork", session=session, target=context.new_session())
-        case "pop" | "clear" | "read":
-            call = Call(op=verb, session=session)
-    return (*before, call)
+    session, taken = context.new_session(), context.new_name("s")
+    calls = [build_append(context, session), build_append(context, session, BATCH)]
+    calls += [build_call(context, op, session, snapshot=taken) for op in LEADS.get(verb, ())]
+    if verb == "batch":
+        return (*calls, build_append(context, session, BATCH))
+    return (*calls, build_call(context, verb, session, snapshot=taken))
+
+
+def build_call(
+    context: CaseContext,
+    op: OpName,
+    session: str,
+    *,
+    count: int = 1,
+    keep: int = 2,
+    snapshot: str | None = None,
+) -> Call:
+    """A call of any operation: an append of `count` entries, a fork into a new session."""
+    if op == "append":
+        return build_append(context, session, count)
+    return Call(
+        op=op,
+        session=session,
+        keep=keep if op == "trim" else None,
+        snapshot=snapshot if op in ("snapshot", "rollback") else None,
+        target=context.new_session() if op == "fork" else None,
+    )
 
 
 def build_append(context: CaseContext, session: str, count: int = 1, *, worker: str = "v") -> Call:

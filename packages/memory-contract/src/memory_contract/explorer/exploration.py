@@ -49,6 +49,7 @@ _TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
 _STOPS_MAX: Final = 12
+_OUTSIDE: Final = "threads, sockets or pipes took part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,9 @@ class Attempt:
         return self.loop.switches if self.loop is not None else ()
 
     @property
-    def inexact(self) -> tuple[str, ...]:
-        """Why another run with this schedule may go another way."""
-        return tuple(self.loop.inexact) if self.loop is not None else ()
+    def is_exact(self) -> bool:
+        """Whether another run with this schedule goes the same way, as far as the loop can tell."""
+        return self.loop is None or self.loop.is_exact
 
     @property
     def failure(self) -> str:
@@ -200,13 +201,11 @@ def _format_schedule_text(seed: int, attempt: Attempt, *, repeats: bool = True) 
         lines[0] += f" and {count - _WRITTEN_MAX} more"
     if count and attempt.loop is not None:
         lines.append(describe_schedule(attempt.loop.taken, attempt.result.history))
-    if attempt.inexact:
-        why = " and ".join(attempt.inexact)
-        lines.append(f"not exact: {why}, so the seed may need several runs to bring it back")
-    elif not repeats:
-        lines.append("not exact: the same schedule gave another run; time or chance took part")
-    else:
+    if attempt.is_exact and repeats:
         lines.append("exact: the seed brings it back")
+    else:
+        why = "time or chance took part" if attempt.is_exact else _OUTSIDE
+        lines.append(f"not exact: {why}, so the seed may need several runs to bring it back")
     return "\n".join(lines)
 
 
@@ -233,7 +232,7 @@ def _describe_stop(history: Sequence[Operation], step: StepTaken) -> str:
 
 
 def _build_result(attempt: Attempt, schedule: str = "") -> CaseResult:
-    result = attempt.result
-    why = " and ".join(attempt.inexact) if result.verdict != "NOT CLAIMED" else ""
-    inexact = (f"{result.case}: schedules are not exact: {why}",) if why else ()
-    return replace(result, notes=(*inexact, *result.notes), schedule=schedule)
+    result, notes = attempt.result, attempt.result.notes
+    if not attempt.is_exact and result.verdict != "NOT CLAIMED":
+        notes = (f"{result.case}: schedules are not exact: {_OUTSIDE}", *notes)
+    return replace(result, notes=notes, schedule=schedule)

@@ -14,17 +14,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 from memory_contract.explorer.schedules import Chooser, Switch, TaskStep
 from memory_contract.handles import iter_awaited
 
-_T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 # A step that was passed over so often must be taken: asyncio lets no task starve, and a store that
@@ -32,11 +30,6 @@ _Args = TypeVarTuple("_Args")
 PASSED_OVER_MAX: Final = 1_000
 # A store that spins takes millions of steps: those are not written down.
 _TAKEN_MAX: Final = 100_000
-
-THREADS: Final = "work was given to threads"
-WOKEN: Final = "another thread woke the event loop"
-FILES: Final = "sockets or pipes were waited for"
-ENDLESS: Final = "more steps were taken than are written down"
 
 # The callbacks with which asyncio runs a step of a task: of tasks that are written in C, and of
 # those that are written in Python.
@@ -73,6 +66,11 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Advance by a step or a wait."""
         self._now_s += seconds
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it follows real time."""
+        return self._offset_s is not None
 
     def set_free(self) -> None:
         """Follow real time from now on: something outside the loop took part."""
@@ -130,40 +128,30 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         # The step that each task ran last.
         self._ran: dict[str, int] = {}
         self.taken: list[StepTaken] = []
-        # Why a run may differ from another one with the same schedule; empty if nothing is known.
-        self.inexact: dict[str, None] = {}
         selector = _WatchedSelector(self._clock)
         super().__init__(selector)
-        selector.watching = lambda: self._note_inexact(FILES)
+        selector.watching = self._clock.set_free
 
     @property
     def switches(self) -> tuple[Switch, ...]:
         """The schedule so far."""
         return tuple(taken.switch for taken in self.taken if taken.switch is not None)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing but tasks and timers took part, so that the run can be repeated."""
+        return not self._clock.is_free
+
     def time(self) -> float:
         """The loop's own time."""
         return self._clock.now()
-
-    # What is not the tasks' own doing
-
-    def _note_inexact(self, why: str) -> None:
-        self.inexact[why] = None
-        self._clock.set_free()
-
-    def run_in_executor(
-        self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
-    ) -> asyncio.Future[_T]:
-        """Note that threads take part from now on."""
-        self._note_inexact(THREADS)
-        return super().run_in_executor(executor, func, *args)
 
     def call_soon_threadsafe(
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.Handle:
         """Note whether another thread takes part."""
         if threading.get_ident() != self._owner:
-            self._note_inexact(WOKEN)
+            self._clock.set_free()
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     # Steps
@@ -222,8 +210,6 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         self._clock.advance(STEP_S)
         if len(self.taken) < _TAKEN_MAX:
             self.taken.append(StepTaken(step.task, time.monotonic_ns(), switch, place))
-        else:
-            self.inexact[ENDLESS] = None
         try:
             step.handle._run()  # noqa: SLF001 -- what the loop itself does with a handle
         finally:

@@ -532,10 +532,10 @@ def _list_methods(handle: SimpleHandle) -> Iterator[tuple[Capability, str, bool]
 def _try_offer(findings: Findings, capability: Capability, workspace: Path) -> str:
     """Try a capability once; returns why it cannot be claimed, or nothing if it works."""
     from memory_contract.case_context import CaseContext  # noqa: PLC0415
-    from memory_contract.cases.capabilities import ALSO, try_capability  # noqa: PLC0415
+    from memory_contract.cases.capabilities import find_need, try_capability  # noqa: PLC0415
 
-    if capability in ALSO and ALSO[capability] not in findings.offers:
-        return f"is of no use without {ALSO[capability]}"
+    if (needed := find_need(capability)) and needed not in findings.offers:
+        return f"is of no use without {needed}"
     flavour = findings.flavours[0]
     tried = replace(findings, offers={*findings.offers, capability})
     adapter = tried.build("probe")
