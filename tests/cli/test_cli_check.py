@@ -74,6 +74,13 @@ def make_remote(workspace):
     return Remote("localhost", workspace / "store.db")
 
 
+class Words:
+    def save_context(self, session_id, human_msg, ai_msg): ...
+
+    def load_memory(self, session_id):
+        return "no list"
+
+
 class Endless:
     def __init__(self, workspace): ...
 
@@ -184,6 +191,8 @@ def test_a_small_budget_leaves_no_case_out(check):
     [
         (["memory:", "--budget", "soon"], "--budget takes a time such as 90, 90s or 2m"),
         (["memory:", "--budget", "0"], "--budget takes a time"),
+        (["memory:", "--seed", "x"], "Argument --seed: 'x' is not a whole number from 0 up"),
+        (["memory:", "--rounds", "0"], "Argument --rounds: '0' is not a whole number from 1 up"),
         (["memory:", "--gate", "tall"], "There is no gate 'tall'"),
         (["memory:", "--case", "nothing"], "There is no case 'nothing'"),
         (["stores:Nothing"], "Cannot import 'stores:Nothing'"),
@@ -487,6 +496,29 @@ def test_init_takes_what_can_be_checked_as_it_is(check, command, target):
 
 def test_a_misspelled_name_is_a_question_and_the_next_sentence_begins_after_it(check):
     assert "did you mean Newest? Nothing was run." in check("stores:Nevest", code=2).err
+
+
+def test_a_method_that_begins_a_sentence_keeps_its_name(check):
+    assert check("stores:Words", code=2).err.startswith("Error: load_memory returned one text")
+
+
+def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback():
+    interrupted = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "memory_contract.cli.check":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from memory_contract.cli import run
+run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
 def test_a_target_is_named_as_it_was_typed(check):

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,16 @@ def test_every_command_helps_with_an_example_that_parses(name):
     assert examples
     assert set(examples) == {f"indelible {name}"}
     assert COMMANDS[name].help
+
+
+def test_a_paragraph_of_a_help_is_wrapped_once():
+    helped = CliRunner().invoke(app, ["trim", "--help"], env={"COLUMNS": "80"})
+    lines = [line.strip() for line in helped.output.splitlines()]
+    first = next(place for place, line in enumerate(lines) if line.startswith("Pinned and"))
+    paragraph = lines[first : lines.index("", first)]
+    # A line ends where the next word has no room.
+    for line, following in pairwise(paragraph):
+        assert len(f"{line} {following.split()[0]}") > 78
 
 
 @pytest.mark.parametrize("name", KIT_COMMANDS)

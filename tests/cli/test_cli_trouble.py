@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import indelible
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support.canary import CANARY
 from tests.support.prepared_store import SNAPSHOT
@@ -151,6 +152,27 @@ def test_a_number_that_no_session_reaches_is_refused(command):
     assert "--undo-days" in command("vacuum", "--undo-days", "inf", code=2).err
 
 
+def test_a_file_with_damaged_pages_says_what_can_be_done(command):
+    file = command.folder / "agent.db"
+    with indelible.open(file) as store:
+        for number in range(200):
+            store.add_message("long", "user", f"message {number} " + "x" * 100)
+    written = bytearray(file.read_bytes())
+    page = written.index(b"message 100 ") // 4096 * 4096
+    written[page : page + 200] = bytes(200)
+    file.write_bytes(written)
+
+    refused = command("history", "long", code=1)
+    assert "it was left as it is. Restore a backup; `indelible copy` saves" in refused.err
+    assert command("history", "ada").out
+    assert "long: it was not copied" in command("copy", "agent.db", "new.db", "--yes", code=1).out
+    assert "0 errors" in command("verify", "--url", "new.db").out
+    # The check of SQLite itself ends early; the sessions are checked all the same.
+    verified = command("verify", code=1).out
+    assert "error: long: " in verified
+    assert "Read 3 sessions, 11 entries" in verified
+
+
 def test_an_empty_file_is_not_made_a_store_by_reading_it(command):
     empty = command.folder / "empty.db"
     empty.touch()
@@ -273,12 +295,13 @@ def test_an_export_to_a_closed_stdout_is_refused(command):
     assert (done.returncode, done.stderr) == (2, "Error: Stdout is closed. Nothing was exported.\n")
 
 
-def test_an_export_to_a_full_disk_does_not_say_that_it_was_exported(command):
+def test_an_export_to_a_full_disk_does_not_say_that_it_was_exported(command, store):
+    store.add_message("ada", "user", "longer than the buffer of stdout " * 1000)
     with Path("/dev/full").open("w") as full:
         done = run_python(
             command, "from indelible.cli import run; run()", "export", "-", stdout=full
         )
-    assert "Exported" not in done.stderr
+    assert done.stderr.startswith("Error: stdout cannot be written: No space left on device.")
     assert done.returncode == 4
 
 

@@ -1,5 +1,5 @@
 """`python -m memory_contract` is the command `memory-contract`."""
 
-from memory_contract.cli.main import run
+from memory_contract.cli import run
 
 run()

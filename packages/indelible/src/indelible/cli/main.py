@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
@@ -179,7 +180,10 @@ for _panel, _commands in COMMANDS.items():
         _name = _command.__name__.rstrip("_").replace("_", "-")
         # Each example is a paragraph, so that help formatters do not join them.
         _epilog = "\n\n".join(f"Example: indelible {each}" for each in vars(_command)["examples"])
-        app.command(_name, rich_help_panel=_panel, epilog=_epilog)(_command)
+        # Each paragraph is a line, so that a terminal wraps it once.
+        _paragraphs = inspect.cleandoc(_command.__doc__ or "").split("\n\n")
+        _help = "\n\n".join(each.replace("\n", " ") for each in _paragraphs)
+        app.command(_name, rich_help_panel=_panel, help=_help, epilog=_epilog)(_command)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -104,8 +104,9 @@ def mcp(
 ) -> None:
     """Serve memory as MCP tools over stdio, for a program that starts this command.
 
-    The tools are remember, recall and retract for facts; add_message, history, read and search for
-    the conversation; and snapshot, snapshots, rollback and undo.
+    A file that does not exist is created. The tools are remember, recall and retract for facts;
+    add_message, history, read and search for the conversation; and snapshot, snapshots, rollback
+    and undo.
     """
     if session is not None and (any_session or not session):
         wrong = "both --session and --any-session" if any_session else "an empty --session"

@@ -78,11 +78,7 @@ def export(
     if html and session is not None:
         _export_page(call, file, session, redact=redact)
         return
-    with (
-        _translate_file_errors(f"the file {file}"),
-        _open_target(file) as target,
-        show_progress("Exporting") as tell,
-    ):
+    with _open_target(file) as target, show_progress("Exporting") as tell:
         report = call.store.export(target, session, prefix=prefix, progress=tell)
     _print_exported(call, file, report, phrases.format_totals(report))
     for finding in report.skipped:
@@ -95,11 +91,7 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
     """Write a session as a page."""
     with import_extra():
         from indelible.inspector.export import SessionExport  # noqa: PLC0415
-    with (
-        _translate_file_errors(f"the file {file}"),
-        _open_target(file) as target,
-        open_output(target) as write,
-    ):
+    with _open_target(file) as target, open_output(target) as write:
         page = SessionExport(write, redact=redact)
         timeline = call.store.timeline(session, on_page=page.add_page)
         page.finish()
@@ -196,13 +188,16 @@ def _open_target(file: str) -> Iterator[str | TextIO]:
             raise UsageError("stdout is closed. Nothing was exported")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        # `run` reports errors of stdout.
         yield sys.stdout
-    elif Path(file).exists() and not Path(file).is_file():
-        # Write to a pipe or a device; do not replace it.
-        with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
-            yield stream
-    else:
-        yield file
+        return
+    with _translate_file_errors(f"the file {file}"):
+        if Path(file).exists() and not Path(file).is_file():
+            # Write to a pipe or a device; do not replace it.
+            with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+        else:
+            yield file
 
 
 @contextmanager

@@ -133,8 +133,9 @@ def _format_rest(verdict: Violated, shown: int) -> str:
     others = scope.sessions - 1
     parts = [f"{shown} of {_group_digits(scope.operations)} ops shown"]
     parts += [f"also broken here: {also}"] if also else []
-    parts.append(
-        f"{elsewhere} anomal{'ies' if elsewhere != 1 else 'y'} "
-        f"in {others} other session{'s' if others != 1 else ''}"
-    )
+    if others:
+        parts.append(
+            f"{elsewhere} anomal{'ies' if elsewhere != 1 else 'y'} "
+            f"in {others} other session{'s' if others != 1 else ''}"
+        )
     return " · ".join(parts)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 from memory_contract.cli import check, incidents, init, listings, proxy
 from memory_contract.cli.parser import Parser
@@ -14,8 +12,6 @@ from memory_contract.errors import KitError
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact
 from memory_contract.version import __version__
-
-INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def build_parser() -> Parser:
@@ -49,9 +45,6 @@ def run() -> None:
     except KitError as error:
         sys.stderr.write(format_error(error))
         code = error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
-        code = INTERRUPTED
     except BrokenPipeError:
         # The reader of the output is gone. The interpreter must not fail when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,7 +57,7 @@ def format_error(error: KitError) -> str:
     text = redact(str(error))
     ended = "" if text.endswith((".", "!", "?")) else "."
     first = text.partition(" ")[0]
-    is_name = any(mark in first.rstrip(".:,;") for mark in "./\\:")
+    is_name = any(mark in first.rstrip(".:,;") for mark in "./\\:_")
     lines = text if is_name else text[:1].upper() + text[1:]
     shown = "\n".join(escape_unseen(line) for line in lines.split("\n"))
     hint = "\n".join(escape_unseen(line) for line in error.hint.split("\n"))

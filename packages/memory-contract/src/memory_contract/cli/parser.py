@@ -43,18 +43,16 @@ def add_command(commands: Commands, name: str, run: Run, *examples: str) -> Pars
     return parser
 
 
-def parse_count(text: str) -> int:
+def parse_count(text: str, *, least: int = 1) -> int:
     """Parse a number of at least one."""
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    if not text.isdecimal() or (number := int(text)) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} up")
     return number
 
 
 def parse_seed(text: str) -> int:
     """Parse a seed."""
-    if (number := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return number
+    return parse_count(text, least=0)
 
 
 def add_seed(parser: Parser) -> None:

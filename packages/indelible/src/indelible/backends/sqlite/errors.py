@@ -41,8 +41,13 @@ def _choose_error(  # noqa: PLR0911 (a table of codes, one return for each meani
             **details,
         )
     if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
-        what = "is not a SQLite database" if code == apsw.SQLITE_NOTADB else "is damaged"
-        return FormatError(f"{path} {what}; it was left as it is", **details)
+        what = (
+            "is not a SQLite database; it was left as it is"
+            if code == apsw.SQLITE_NOTADB
+            else "is damaged; it was left as it is. Restore a backup; `indelible copy` saves the"
+            " sessions that can still be read"
+        )
+        return FormatError(f"{path} {what}", **details)
     if code == apsw.SQLITE_ERROR:
         # Our statements do not change: the tables that they name did.
         return FormatError(

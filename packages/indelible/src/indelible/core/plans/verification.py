@@ -76,24 +76,29 @@ def verify(
             "to compare with the hash of an audit, name its session, and open the store with"
             " audit=True and its key"
         )
-    findings: list[Finding] = []
-    entries = 0
     try:
         problems = yield from perform(CheckEngine())
-        findings += [Finding(severity=Severity.ERROR, what=problem) for problem in problems]
+    except FormatError as error:
+        problems = (error.message,)
+    findings = [Finding(severity=Severity.ERROR, what=problem) for problem in problems]
+    entries = 0
+    try:
         names = yield from list_all_sessions(session_id, damaged=True)
         sessions = len(names)
         if key is not None and session_id is None:
             # Audits stay when their sessions are forgotten or expire.
             names = [*dict.fromkeys((*names, *(yield from perform(ListAudits()))))]
     except FormatError as error:
-        findings.append(Finding(severity=Severity.ERROR, what=error.message))
+        if error.message not in problems:
+            findings.append(Finding(severity=Severity.ERROR, what=error.message))
         return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
     for name in names:
         try:
             entries += yield from _verify_until_stable(name, findings)
-            for what in (yield from audit.find_problems(name, key, head)) if key else ():
-                findings.append(Finding(severity=Severity.ERROR, what=what, session_id=name))
+            wrong = (yield from audit.find_problems(name, key, head)) if key else ()
+            findings += [
+                Finding(severity=Severity.ERROR, what=what, session_id=name) for what in wrong
+            ]
         except FormatError as error:
             findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
         if progress is not None:
