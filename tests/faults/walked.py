@@ -164,6 +164,7 @@ DOES |= {
     verb.name: WalkedVerb(
         verb.name,
         lambda store, s, at, _, call=CALLS[verb.name]: call(store, s, at),
+        _remember,
         doubles=verb.appends,
         whole_store=list_parameters(verb.name)[:1] != ["session_id"],
         only_sqlite=verb.commits in WALKED,
@@ -223,6 +224,7 @@ class Walked:
             [m.content for m in store.get_history(session, on_corrupt="quarantine")],
             [str(snapshot.label) for snapshot in store.list_snapshots(session)],
             dict(info.metadata),
+            info.entries,
             [memory.text for memory in store.list_memories(session)],
             len(store.timeline(session).changes) if str(info.status) == "active" else 0,
             [line.change for line in store.audit_log(session)],

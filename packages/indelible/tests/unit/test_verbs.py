@@ -6,8 +6,8 @@ from typer.main import get_command
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.cli.main import app, has_option
-from indelible.core import operations
-from indelible.core.operations import Erase, ShowStage
+from indelible.core import audit, operations
+from indelible.core.operations import Audited, ChangeView, Erase, IndexText, Reclaim, ShowStage
 from indelible.core.plan import Operation
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, StoreVerb
 from indelible.testing import recording
@@ -38,6 +38,13 @@ def test_an_operation_that_completes_no_write_is_a_read_or_a_part_of_one():
     others = {kind.__name__ for kind in kinds - set(COMMITTING_OPERATIONS)}
     parts = {"BeginStage", "StageRows", "DropStage", "Scrub", "Identify"}
     assert all(name.startswith(("Read", "Find", "List", "Check")) for name in others - parts)
+
+
+def test_every_change_of_a_session_has_a_line_in_its_audit():
+    unnamed = set(COMMITTING_OPERATIONS) - set(audit._NAMES)
+    # A view change has its own name; the next two change nothing that shows; the last is the line.
+    others = {ChangeView, Reclaim, IndexText, Audited}
+    assert unnamed == others, "name the operation in _NAMES of core/audit.py"
 
 
 @pytest.fixture

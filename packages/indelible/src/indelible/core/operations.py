@@ -110,6 +110,8 @@ class Head:
     created_at_ms: int | None = None
     # The later of when its life began and when its newest entry was written.
     last_activity_ms: int | None = None
+    # That of the newest entry of this life, where SQLite stores it; of a life without entries, the
+    # one that it began with.
     deadline_ms: int | None = None
     now_ms: int = 0
     metadata: bytes = b"{}"

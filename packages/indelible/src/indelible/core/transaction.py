@@ -106,6 +106,7 @@ class Transaction(ABC):
     ) -> None:
         """Write entries at their positions; with `replace`, over existing entries.
 
+        Those differ in their envelopes alone: PostgreSQL leaves the other columns as they are.
         If the last of them is the newest entry of the log, or comes after it, `find_session` then
         returns a row whose `end` is one after it and whose `deadline_ms` is its own. Its
         `last_activity_ms` is when it was written, as far as that is in the step of the saved row.
