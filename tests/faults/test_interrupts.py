@@ -9,6 +9,7 @@ import pytest
 
 import indelible
 from indelible import ChatMessage
+from indelible.backends.memory import MemoryBackend
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite import SqliteDatabase
@@ -74,8 +75,10 @@ def slots_held(store):
             return sum(each.batcher.sending for each in backend.find_servers().channels.values())
         case PostgresBackend():
             return backend.batcher.sending + backend.pool.held
-        case _:
+        case MemoryBackend():
             leased = []
+        case _:
+            pytest.fail(f"name the leases of {type(backend).__name__} in slots_held")
     return sum(each.held for each in leased)
 
 

@@ -39,6 +39,12 @@ def opened_async(path: str, **more: Any) -> indelible.openers.Opening:
     return indelible.open_async(path, **{**HOW, **more})
 
 
+def is_intact(path: str) -> bool:
+    """Whether the engine finds its file intact, and every row in it."""
+    with opened(path) as store:
+        return store.verify().findings == ()
+
+
 def write(store: indelible.MemoryStore, writer: str, number: int) -> Write:
     """Append a writer's n-th batch and note what it was told, and when."""
     batch = batch_of(writer, number)

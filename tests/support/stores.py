@@ -18,6 +18,8 @@ ENGINES = tuple(STORAGE)
 EMBEDDED = tuple(name for name in ENGINES if STORAGE[name] is not Storage.SERVER)
 # Those whose stores outlive their process.
 PERSISTENT = tuple(name for name in ENGINES if STORAGE[name] is not Storage.MEMORY)
+# Those that several processes use by opening the same file.
+ON_FILES = tuple(name for name in ENGINES if STORAGE[name] is Storage.FILE)
 # Where an empty store on a server is.
 SERVERS = {"redis": redis_server.emptied, "postgres": postgres_server.emptied_database}
 STORES = [f"{engine}-{flavour}" for engine in ENGINES for flavour in ("blocking", "async")]

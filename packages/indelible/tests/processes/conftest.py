@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.stores import ON_FILES, empty_url
 from tests.support.worker_processes import WorkerPool
 
 
@@ -15,6 +16,7 @@ def worker_pool() -> Iterator[WorkerPool]:
     worker_pool.dismiss()
 
 
-@pytest.fixture
-def path(tmp_path) -> str:
-    return str(tmp_path / "agent.db")
+@pytest.fixture(params=ON_FILES)
+def path(request, tmp_path) -> str:
+    """Where an empty store on a file is."""
+    return empty_url(request.param, tmp_path)

@@ -88,7 +88,8 @@ class LeavingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(*args, **more)
 
 
-def test_a_loop_that_leaves_before_it_is_told_does_not_take_the_writing_thread_with_it(path):
+def test_a_loop_that_leaves_before_it_is_told_does_not_take_the_writing_thread_with_it(tmp_path):
+    path = str(tmp_path / "agent.db")
     store = asyncio.run(opened(path))
     leaving = LeavingLoop()
 
@@ -98,7 +99,7 @@ def test_a_loop_that_leaves_before_it_is_told_does_not_take_the_writing_thread_w
         return task
 
     # The write waits for another program, so that it ends when the loop has begun to wait for it.
-    other = apsw.Connection(str(path))
+    other = apsw.Connection(path)
     other.execute("BEGIN IMMEDIATE")
     abandoned = leaving.run_until_complete(begin())
     other.close()

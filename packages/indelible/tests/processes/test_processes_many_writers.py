@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import apsw
-
 from tests.support import store_workers
 from tests.support.ledger import check
 
 PROCESS_BATCHES = 25
-
-
-def is_intact(path: str) -> bool:
-    with apsw.Connection(path) as file:
-        return file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_sixteen_processes_append_to_one_session(worker_pool, path):
@@ -22,7 +15,7 @@ def test_sixteen_processes_append_to_one_session(worker_pool, path):
         writes = [write for answer in answers for write in answer]
         assert len(writes) == 16 * PROCESS_BATCHES
         check(store, writes)
-    assert is_intact(path)
+    assert store_workers.is_intact(path)
 
 
 def test_sixteen_threads_append_to_one_session(worker_pool, path):
@@ -31,7 +24,7 @@ def test_sixteen_threads_append_to_one_session(worker_pool, path):
         with worker_pool.watched(store_workers.watch, path):
             writes = store_workers.write_in_threads(store, writers, 30)
         check(store, writes)
-    assert is_intact(path)
+    assert store_workers.is_intact(path)
 
 
 async def test_sixty_four_tasks_append_to_one_session(worker_pool, path):
@@ -41,7 +34,7 @@ async def test_sixty_four_tasks_append_to_one_session(worker_pool, path):
             writes = await store_workers.write_in_tasks(store, writers, 20)
     with store_workers.opened(path) as store:
         check(store, writes)
-    assert is_intact(path)
+    assert store_workers.is_intact(path)
 
 
 def test_threads_and_tasks_of_sixteen_processes_append_to_one_session(worker_pool, path):
@@ -49,7 +42,7 @@ def test_threads_and_tasks_of_sixteen_processes_append_to_one_session(worker_poo
         with worker_pool.watched(store_workers.watch, path):
             answers = worker_pool.run(store_workers.mixed_process, path, 12)
         check(store, [write for answer in answers for write in answer])
-    assert is_intact(path)
+    assert store_workers.is_intact(path)
 
 
 def test_sixteen_processes_open_a_fresh_file_at_the_same_time(worker_pool, tmp_path):
@@ -58,4 +51,4 @@ def test_sixteen_processes_open_a_fresh_file_at_the_same_time(worker_pool, tmp_p
         answers = worker_pool.run(store_workers.opening_process, path)
         with store_workers.opened(path) as store:
             check(store, [write for answer in answers for write in answer])
-        assert is_intact(path)
+        assert store_workers.is_intact(path)

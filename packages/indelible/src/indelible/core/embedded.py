@@ -65,7 +65,11 @@ class BatchWriter(ABC):
     """Writes to an embedded database, one batch at a time, in one transaction each.
 
     Ctrl-C may come between any two calls. The lock is taken by `with` alone, which cannot be
-    interrupted halfway. An interrupt may leave a transaction open, which the next `begin` ends.
+    interrupted halfway. An interrupt may leave a transaction open, which the next `begin` ends,
+    perhaps in another thread.
+
+    The database calls `pause` before a fork and `resume` after it: another thread may hold the
+    lock, and there is no such thread in the child.
     """
 
     # An error of ours with such a cause is one of the engine, which the whole batch fails with.
@@ -73,6 +77,8 @@ class BatchWriter(ABC):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Whether the lock is held because this process forks.
+        self._paused = False
 
     @abstractmethod
     def begin(self) -> Transaction:
@@ -85,6 +91,20 @@ class BatchWriter(ABC):
     @abstractmethod
     def abandon(self, error: BaseException) -> None:
         """Roll back what was begun, if anything was; do not raise a `MemoryStoreError`."""
+
+    def pause(self) -> None:
+        """Before a fork: wait for the running batch."""
+        self._lock.acquire()
+        self._paused = True
+
+    def resume(self, *, in_child: bool) -> None:
+        """After a fork: let writes continue."""
+        if in_child:
+            self._lock = threading.Lock()
+            self._paused = False
+        elif self._paused:
+            self._paused = False
+            self._lock.release()
 
     def write(self, batch: list[Write]) -> None:
         """Perform writes in one transaction, and answer each.

@@ -68,6 +68,7 @@ class Latch:
 class Slots(Generic[T]):
     """A fixed number of things, each leased by at most one thread, which others can wait for.
 
+    None is no thing: it is the answer if none is free.
     A forked child makes another: its threads hold no lease.
     """
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from indelible import view
@@ -107,6 +108,7 @@ class Transaction(ABC):
         """Write entries at their positions; with `replace`, over existing entries.
 
         Those differ in their envelopes alone: PostgreSQL leaves the other columns as they are.
+        `row` says which session it is; it need not be the row that was saved.
         If the last of them is the newest entry of the log, or comes after it, `find_session` then
         returns a row whose `end` is one after it and whose `deadline_ms` is its own. Its
         `last_activity_ms` is when it was written, as far as that is in the step of the saved row.
@@ -249,9 +251,14 @@ class Transaction(ABC):
         A generated key need only be looked for among the newest `KEYS_KEPT` entries.
         """
 
-    @abstractmethod
     def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
         """Read the keys of the newest appends that have entries, newest first."""
+        found = (
+            KeyUse(each.key, each.position, each.batch, each.generation)
+            for each in reversed(self.read_log(row, row.born, row.end))
+            if each.key is not None
+        )
+        return list(islice(found, limit))
 
     @abstractmethod
     def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
@@ -271,7 +278,10 @@ class Transaction(ABC):
     def read_lines(
         self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
     ) -> list[JournalLine]:
-        """Read journal lines, newest first; with `changes_only` those that changed the view."""
+        """Read journal lines, last inserted first; with `changes_only` those that changed the view.
+
+        Times do not order them.
+        """
 
     @abstractmethod
     def insert_line(self, row: SessionRow, line: JournalLine) -> None:
@@ -297,7 +307,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
-        """Read all snapshots, oldest first."""
+        """Read all snapshots, in the order in which they were inserted."""
 
     @abstractmethod
     def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:

@@ -207,15 +207,6 @@ class MemoryTransaction(Transaction):
             return None
         return KeyUse(key, position, entry.batch, entry.generation)
 
-    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
-        entries = self.read_log(row, row.born, row.end)
-        found = (
-            KeyUse(each.key, each.position, each.batch, each.generation)
-            for each in reversed(entries)
-            if each.key is not None
-        )
-        return list(islice(found, limit))
-
     def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         return self._get(row).kept_keys.get(key)
 

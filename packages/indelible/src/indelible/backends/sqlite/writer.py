@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -34,8 +33,6 @@ class SqliteWriter(BatchWriter):
         # None after a failure, or a fork, until the next write.
         self._connection: SqliteConnection | None = connection
         self._closed = False
-        # Whether the lock is held because this process forks.
-        self._paused = False
         self._inherited: SqliteConnection | None = None
 
     def begin(self) -> SqliteTransaction:
@@ -66,21 +63,16 @@ class SqliteWriter(BatchWriter):
 
     def pause(self) -> None:
         """Before a fork: wait for the running commit and close the file."""
-        self._lock.acquire()
-        self._paused = True
+        super().pause()
         self._disconnect(checkpoint=False)
 
     def resume(self, *, in_child: bool) -> None:
         """After a fork: let writes continue."""
         if in_child:
             # If Ctrl-C came before the file was closed, this is the parent's connection, which a
-            # child must not use or close; and one of the parent's threads may hold the lock.
+            # child must not use or close.
             self._inherited, self._connection = self._connection, None
-            self._lock = threading.Lock()
-            self._paused = False
-        elif self._paused:
-            self._paused = False
-            self._lock.release()
+        super().resume(in_child=in_child)
 
     def _get_connection(self) -> SqliteConnection:
         """Return the connection, outside of any transaction."""
