@@ -271,3 +271,22 @@ def test_a_store_whose_pool_was_closed_first_has_told_what_landed(url):
         runner.run(finish())
     with indelible.open(url) as store:
         assert [message.content for message in store.get_history("s")] == ["first", "second"]
+
+
+def test_a_read_that_waits_for_a_pool_when_it_is_closed_leaves_no_noise(url, caplog):
+    async def close_while_a_read_waits():
+        pool = psycopg_pool.AsyncConnectionPool(url, min_size=1, max_size=1, open=False)
+        await pool.open()
+        store = await indelible.open_async(pool)
+        taken = await pool.getconn()
+        read = asyncio.create_task(store.get_history("s"))
+        while not pool.get_stats()["requests_waiting"]:  # noqa: ASYNC110 (nothing says when it is)
+            await asyncio.sleep(0)
+        read.cancel()
+        await asyncio.wait([read])
+        await store.close()
+        await taken.close()
+        await pool.close()
+
+    asyncio.run(close_while_a_read_waits())
+    assert [record.getMessage() for record in caplog.records] == []

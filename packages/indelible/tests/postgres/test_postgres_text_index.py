@@ -196,6 +196,17 @@ def test_the_statistics_of_the_server_say_which_words_are_common(store, run, mon
     assert {hit.session_id for hit in store.search("zebra", k=100)} == {f"s{n}" for n in range(10)}
 
 
+def test_a_search_is_complete_where_the_server_limits_what_its_index_returns(url, run, monkeypatch):
+    monkeypatch.setattr(search, "SCAN_ENTRIES_MAX", 0)
+    run(f"ALTER DATABASE {url.rpartition('/')[2]} SET gin_fuzzy_search_limit = 5")
+    texts = ["a cat" if n % 10 == 0 else "rain" for n in range(800)]
+    with indelible.open(url) as store:
+        store.add_messages("s", [indelible.ChatMessage(role="user", content=t) for t in texts])
+        run("VACUUM indelible.entry")
+        # Behind them come their neighbours.
+        assert {*found(store, "cat", k=100)} >= {("s", n) for n in range(0, 800, 10)}
+
+
 def test_entries_with_leading_words_are_looked_at_for_the_others(store, run, monkeypatch):
     monkeypatch.setattr(search, "SCAN_ENTRIES_MAX", 500)
     monkeypatch.setattr(plan, "SEARCH_MATCHES", 8)

@@ -101,6 +101,26 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         assert other.execute("SELECT count(*) FROM indelible.entry").fetchone() == (2,)
 
 
+def test_a_rollback_that_was_given_up_and_lands_late_is_one_change(url, other):
+    with indelible.open(url, timeout_s=60) as store, ThreadPoolExecutor(2) as threads:
+        store.add_message("s", "user", "first")
+        snapshot = store.save_snapshot("s").id
+        store.clear("s")
+        with psycopg.connect(url, autocommit=True) as ghost:
+            with Held(other), psycopg.connect(url, autocommit=True) as looker:
+                call = "indelible.roll_back('60000', '', 's', NULL, NULL, %s, 'k', 'rollback')"
+                params = (snapshot.encode(),)
+                given_up = threads.submit(ghost.execute, f"SELECT o_version FROM {call}", params)
+                wait_until(lambda: waiting(looker) == 1)
+                retry = threads.submit(store.rollback_to_snapshot, "s", snapshot, key="k")
+                wait_until(lambda: waiting(looker) == 2)
+            ((version,),) = given_up.result().fetchall()
+            assert retry.result().replayed == (version is not None)
+        assert [line.change for line in store.timeline("s").changes] == ["rollback", "clear"]
+        assert [message.content for message in store.get_history("s")] == ["first"]
+        assert store.verify().ok
+
+
 def test_two_groups_that_begin_a_session_are_both_written(url):
     """The second group waits in the insert of the session's row, and finds that of the first."""
     indelible.open(url).close()

@@ -55,8 +55,9 @@ _SYNC_WAIT: Final = "SyncRepWaitForLSN"
 class DriverConnection(psycopg.Connection[Row]):
     """A connection of the driver that waits for the server until a deadline at most.
 
-    After a deadline or Ctrl-C it is closed: a late answer would be taken for that
-    of the next statement.
+    After a deadline or Ctrl-C it is closed: a late answer would be taken for that of the next
+    statement. After an error that ends it, it is closed before the driver cleans up, which would
+    log a warning.
     """
 
     deadline = Deadline(float("inf"))
@@ -76,10 +77,9 @@ class DriverConnection(psycopg.Connection[Row]):
         interval = min(interval, max(0.001, self.deadline.left_s()))
         try:
             return wait(bounded, self.pgconn.socket, interval)
-        except psycopg.Error as error:
-            self.given_up = self.closed and not is_usable_after(error)
-            raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, psycopg.Error) and is_usable_after(error):
+                raise
             self.given_up = True
             self.pgconn.finish()
             # The driver may try to send something to the server.

@@ -284,10 +284,14 @@ class AwaitedPool:
         """Get a connection for a thread; if that has given up, the pool has it back."""
         try:
             connection = await self._pool.getconn(timeout=wait_s)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 (the thread gets it)
+            if lent.set_running_or_notify_cancel():
+                lent.set_exception(error)
+            return
+        except BaseException:
             if lent.set_running_or_notify_cancel():
                 stopped = psycopg_pool.PoolClosed("the event loop of the pool has stopped")
-                lent.set_exception(error if isinstance(error, Exception) else stopped)
+                lent.set_exception(stopped)
             raise
         if lent.set_running_or_notify_cancel():
             lent.set_result(connection)

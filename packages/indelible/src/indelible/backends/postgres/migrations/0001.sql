@@ -390,6 +390,7 @@ BEGIN
     RETURN v_versions;
 END
 $$;
+
 -- The guarded write of a snapshot: a copy of the session's view, closed at the log's end. It is written
 -- if the session is active, its view is in order and has at most p_extents_max extents, and the id was
 -- not used in this life. Otherwise all results are NULL.
