@@ -340,6 +340,14 @@ class SessionLast(RoleAndContent):
         self.keep(session_id, [Said(role, content)])
 
 
+class CustomerLast(RoleAndContent):
+    def add_message(self, role, content, customer):
+        self.keep(customer, [Said(role, content)])
+
+    def get_history(self, customer):
+        return self.kept(customer)
+
+
 class SessionByKeyword(RoleAndContent):
     def add_message(self, *, session_id, role, content):
         self.keep(session_id, [Said(role, content)])

@@ -184,6 +184,7 @@ def test_a_factory_of_a_server_alone_gets_sessions_that_no_other_case_has(tmp_pa
         ("OneDict", "dict", False),
         ("OneObject", "object", False),
         ("SessionLast", "texts", False),
+        ("CustomerLast", "texts", False),
         ("SessionByKeyword", "texts", False),
         ("MessagesThenSession", "object", True),
         ("Dicts", "dict", True),

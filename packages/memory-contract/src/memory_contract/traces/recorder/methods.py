@@ -269,12 +269,12 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
         # It may take one message or two.
         found.pop("pop", None)
     found = {
-        name: replace(spec, describe=_describe_by_signature(getattr(store, name), spec))
+        name: replace(spec, describe=_describe_by_signature(store, name, spec))
         for name, spec in found.items()
     }
     add_message = getattr(store, "add_message", None)
-    if add_message is not None and takes_role_and_content(add_message):
-        found["add_message"] = MethodSpec(_describe_role_and_content(add_message, hasher))
+    if add_message is not None and takes_role_and_content(store):
+        found["add_message"] = MethodSpec(_describe_role_and_content(store, hasher))
     return found
 
 
@@ -318,20 +318,19 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
     }
 
 
-def _describe_by_signature(
-    method: Callable[..., Any], spec: MethodSpec
-) -> Callable[..., CallRecord]:
+def _describe_by_signature(store: Any, name: str, spec: MethodSpec) -> Callable[..., CallRecord]:
     """Describe calls by session and further arguments, whatever the method names them."""
     from memory_contract.targets.simple_stores import (  # noqa: PLC0415
         sort_parameters,
         takes_session_first,
     )
 
-    ordered = sort_parameters(method)
+    method = getattr(store, name)
+    ordered = sort_parameters(store, method)
     of_describe = inspect.signature(spec.describe).parameters.values()
     count = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in of_describe)
     if not ordered or any(each.kind in _VARIADIC for each in ordered[:count]):
-        if takes_session_first(method):
+        if takes_session_first(store, method):
             return spec.describe
         return build_unknown_method(method, None).describe
     signature = inspect.signature(method)
@@ -353,13 +352,11 @@ def _describe_by_signature(
     return describe_call
 
 
-def _describe_role_and_content(
-    add_message: Callable[..., Any], hasher: Hasher
-) -> Callable[..., CallRecord]:
+def _describe_role_and_content(store: Any, hasher: Hasher) -> Callable[..., CallRecord]:
     from memory_contract.targets.simple_stores import sort_parameters  # noqa: PLC0415
 
-    signature = inspect.signature(add_message)
-    taker = sort_parameters(add_message)[0].name
+    signature = inspect.signature(store.add_message)
+    taker = sort_parameters(store, store.add_message)[0].name
 
     def describe(*arguments: Any, **options: Any) -> CallRecord:
         bound = signature.bind(*arguments, **options)
