@@ -724,6 +724,18 @@ class FailsOnce(InMemory):
         super().add_messages(session_id, messages)
 
 
+class OpensAtTheSecondTry(InMemory):
+    """Cannot be created at first, as may happen on a busy machine."""
+
+    failed = False
+
+    def __init__(self):
+        if not OpensAtTheSecondTry.failed:
+            OpensAtTheSecondTry.failed = True
+            raise RuntimeError("can't start new thread")
+        super().__init__()
+
+
 class ClearDoesNothing(Kept):
     def clear(self, session_id): ...
 
