@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TextIO
 
+from memory_contract.checker.verdict import format_count
 from memory_contract.contract_run import Item
 from memory_contract.printable import escape_unseen
 from memory_contract.report.text import (
@@ -22,7 +23,6 @@ from memory_contract.report.text import (
     build_badge,
     describe_target,
     failure_lines,
-    format_count,
     slug,
 )
 from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
