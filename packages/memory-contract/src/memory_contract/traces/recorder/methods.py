@@ -14,11 +14,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from memory_contract.targets.langchain import from_langchain
 from memory_contract.targets.simple_messages import (
     get_messages,
     message_from_pop,
     messages_from_turns,
     to_message,
+)
+from memory_contract.targets.simple_stores import (
+    METHODS,
+    find_method,
+    find_snapshot_id,
+    list_parameters,
+    sort_parameters,
+    takes_arguments,
+    takes_name,
+    takes_role_and_content,
+    takes_session_first,
 )
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
@@ -56,8 +68,6 @@ def read_fields(message: Any) -> Mapping[str, Any]:
     if isinstance(message, Mapping):
         return message
     if hasattr(message, "type") and hasattr(message, "additional_kwargs"):
-        from memory_contract.targets.langchain import from_langchain  # noqa: PLC0415
-
         found: dict[str, Any] = from_langchain(message)
         return found
     given: frozenset[str] = getattr(message, "__pydantic_fields_set__", frozenset())
@@ -242,14 +252,6 @@ def build_handle_methods(hasher: Hasher) -> MethodSpecs:
 
 def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     """Build the table of a class of messages or of turns."""
-    from memory_contract.targets.simple_stores import (  # noqa: PLC0415
-        METHODS,
-        find_method,
-        takes_arguments,
-        takes_name,
-        takes_role_and_content,
-    )
-
     found: dict[str, MethodSpec] = {}
     for name, spec in _build_append_and_read(hasher).items():
         if callable(method := getattr(store, name, None)):
@@ -280,11 +282,8 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
 
 def _may_return_part(read: Callable[..., Any]) -> bool:
     """Return whether a read has an option that may say how much it returns."""
-    try:
-        parameters = inspect.signature(read).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(type(each.default) is int and each.default > 0 for each in parameters)
+    defaults = [each.default for each in list_parameters(read)]
+    return any(type(default) is int and default > 0 for default in defaults)
 
 
 def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
@@ -320,11 +319,6 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
 
 def _describe_by_signature(store: Any, name: str, spec: MethodSpec) -> Callable[..., CallRecord]:
     """Describe calls by session and further arguments, whatever the method names them."""
-    from memory_contract.targets.simple_stores import (  # noqa: PLC0415
-        sort_parameters,
-        takes_session_first,
-    )
-
     method = getattr(store, name)
     ordered = sort_parameters(store, method)
     of_describe = inspect.signature(spec.describe).parameters.values()
@@ -353,8 +347,6 @@ def _describe_by_signature(store: Any, name: str, spec: MethodSpec) -> Callable[
 
 
 def _describe_role_and_content(store: Any, hasher: Hasher) -> Callable[..., CallRecord]:
-    from memory_contract.targets.simple_stores import sort_parameters  # noqa: PLC0415
-
     signature = inspect.signature(store.add_message)
     taker = sort_parameters(store, store.add_message)[0].name
 
@@ -374,8 +366,6 @@ def _describe_named_snapshot(session: str, name: Any, **_: Any) -> CallRecord:
 
 
 def _record_named_snapshot(record: CallRecord, answer: Any, _: Hasher) -> None:
-    from memory_contract.targets.simple_stores import find_snapshot_id  # noqa: PLC0415
-
     record.snapshot = str(find_snapshot_id(answer, record.snapshot))
 
 
