@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.report.text import format_count
+from memory_contract.checker.verdict import format_count
 from memory_contract.results import SILENT
 from scoreboard.cases import GATES, LEFT_OUT, RACES, ROUNDS, SEARCH_GATE
 from scoreboard.results import Run

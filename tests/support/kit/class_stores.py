@@ -340,6 +340,14 @@ class SessionLast(RoleAndContent):
         self.keep(session_id, [Said(role, content)])
 
 
+class CustomerLast(RoleAndContent):
+    def add_message(self, role, content, customer):
+        self.keep(customer, [Said(role, content)])
+
+    def get_history(self, customer):
+        return self.kept(customer)
+
+
 class SessionByKeyword(RoleAndContent):
     def add_message(self, *, session_id, role, content):
         self.keep(session_id, [Said(role, content)])
@@ -714,6 +722,18 @@ class FailsOnce(InMemory):
             FailsOnce.failed = True
             raise TimeoutError("busy")
         super().add_messages(session_id, messages)
+
+
+class OpensAtTheSecondTry(InMemory):
+    """Cannot be created at first, as may happen on a busy machine."""
+
+    failed = False
+
+    def __init__(self):
+        if not OpensAtTheSecondTry.failed:
+            OpensAtTheSecondTry.failed = True
+            raise RuntimeError("can't start new thread")
+        super().__init__()
 
 
 class ClearDoesNothing(Kept):

@@ -16,7 +16,7 @@ from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.deviations import Deviations
-from memory_contract.errors import suggest
+from memory_contract.errors import UsageError, suggest
 from memory_contract.gates import GATES, Gate, Mode
 from memory_contract.results import CaseResult, Report
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
@@ -44,7 +44,7 @@ QUICK_LATE: Final = frozenset(
 _RACES: Final = 0.4
 
 
-class SelectionError(ValueError):
+class SelectionError(UsageError, ValueError):
     """There is no gate or case of this name."""
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.errors import suggest
+from memory_contract.errors import UsageError, suggest
 from memory_contract.gates import GATES
 from memory_contract.results import CaseResult, build_case_failure
 
@@ -27,7 +27,7 @@ FILE: Final = "indelible-deviations.toml"
 _KEYS: Final = ("reason", "issue", "modes")
 
 
-class DeviationsError(ValueError):
+class DeviationsError(UsageError, ValueError):
     """The list of deviations cannot be read, or names what does not exist."""
 
 

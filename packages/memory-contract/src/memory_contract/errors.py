@@ -1,4 +1,4 @@
-"""Errors of the kit's own commands; each has the exit code that the command ends with."""
+"""The errors of the kit; each has the exit code that a command ends with."""
 
 from __future__ import annotations
 
@@ -29,12 +29,8 @@ class UnavailableError(KitError):
     exit_code = 4
 
 
-class TargetError(ValueError):
+class TargetError(UsageError, ValueError):
     """The target names nothing that the kit can drive; `hint` is the factory to write."""
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -28,11 +28,6 @@ class Loop:
             return self._runner.run(to_coroutine(answer))
         return answer
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop."""
-        return self._runner.get_loop()
-
     def close(self) -> None:
         """End what still runs, and the loop."""
         self._runner.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from memory_contract.checker.verdict import Anomaly
+from memory_contract.errors import UnavailableError
 from memory_contract.gates import OPTIONAL_GATES, Gate, Mode
 from memory_contract.history import Fault, Ids, Operation
 
@@ -32,13 +33,11 @@ EXIT_FAIL: Final = 1
 EXIT_UNDECIDED: Final = 3
 
 
-class Unreachable(Exception):  # noqa: N818 -- names what happened
-    """The store could not be opened and read, so it was not judged."""
+class Unreachable(UnavailableError):  # noqa: N818 -- names what happened
+    """The store could not be opened and read, so it was not judged.
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        # The source of a factory to write, if the store may want other arguments.
-        self.hint = hint
+    `hint` is the source of a factory to write, if the store may want other arguments.
+    """
 
 
 def build_case_failure(

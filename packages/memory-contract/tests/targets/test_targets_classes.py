@@ -184,6 +184,7 @@ def test_a_factory_of_a_server_alone_gets_sessions_that_no_other_case_has(tmp_pa
         ("OneDict", "dict", False),
         ("OneObject", "object", False),
         ("SessionLast", "texts", False),
+        ("CustomerLast", "texts", False),
         ("SessionByKeyword", "texts", False),
         ("MessagesThenSession", "object", True),
         ("Dicts", "dict", True),
@@ -272,6 +273,8 @@ def test_what_fails_a_trial_is_told_and_not_held_against_a_class():
 
 def test_a_trial_that_fails_once_is_told():
     assert "not driven blocking: TimeoutError: busy" in taken("FailsOnce")[0].notes
+    told = taken("OpensAtTheSecondTry")[0].notes
+    assert "not driven blocking: RuntimeError: can't start new thread" in told
 
 
 def test_a_rollback_that_does_nothing_is_held_against_a_class():

@@ -239,6 +239,26 @@ def add_by_name(self, *, content, role, session_id):
     add_session_last(self, role, content, session_id)
 
 
+def add_to_customer(self, role, content, customer):
+    add_session_last(self, role, content, customer)
+
+
+def read_customer(self, customer):
+    return Messages.get_history(self, customer)
+
+
+def test_the_session_is_what_appends_and_reads_have_in_common(path):
+    methods = {"add_message": add_to_customer, "add_messages": None, "get_history": read_customer}
+    store = record(type("Customers", (Messages,), methods)(dict), path, fresh=True)
+    for customer in ("ann", "ben"):
+        store.add_message("user", f"my secret, {customer}", customer)
+        store.get_history(customer)
+    found = explained(store, path)
+    assert isinstance(found.verdict, Ok)
+    assert found.verdict.scope.sessions == 2
+    assert "my secret" not in path.read_text()
+
+
 @pytest.mark.parametrize("add", [add_session_last, add_content_first, add_by_name])
 def test_texts_are_not_taken_for_their_session(path, add):
     kind = type("Texts", (Messages,), {"add_message": add, "add_messages": None})

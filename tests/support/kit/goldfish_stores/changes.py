@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory_contract.goldfish.lives import Life, Messages, trim_messages
+from memory_contract.goldfish.lives import Life, Messages, copy_messages, trim_messages
 from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore
 from tests.support.kit.goldfish_stores.right import SqliteOfTheNewest
@@ -145,6 +145,21 @@ class HalfOfTheWindow(SqliteOfTheNewest):
     """Claims to keep the last twenty entries, and keeps ten."""
 
     kept = 10
+
+
+@goldfish("class: a fork of a fork", caught_by="fork_is_independent")
+class ForksOneDeep(ListStore):
+    """Copies what its source was told, and not what another fork had brought there."""
+
+    capabilities = frozenset({"fork", "list", "fields"})
+
+    def fork(self, session: str, target: str) -> None:
+        with self._locked():
+            source, fork = self._alive(session), Life()
+            brought = int(source.keys.get("brought", 0))
+            fork.add(copy_messages(source.shown[brought:]))
+            fork.keys["brought"] = str(len(fork.shown))
+            self._save(target, fork)
 
 
 @goldfish("langgraph-redis#137", caught_by="ttl_ends_everything")

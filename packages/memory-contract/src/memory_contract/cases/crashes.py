@@ -39,6 +39,7 @@ KILLS_S: Final = 6.0
 KILLED_AGAIN: Final = 0.25
 # How many power cuts a check makes, and how many of them are followed by others in recovery.
 POWER_CUTS: Final = 160
+UNCLAIMED_CUTS: Final = 40
 CUT_AGAIN: Final = 4
 POWER_CUTS_S: Final = 5.0
 
@@ -60,7 +61,9 @@ def kill_at_every_step(context: CaseContext) -> None:
 )
 def power_loss(context: CaseContext) -> None:
     """Cut the power at any moment: what was acknowledged is there when it comes back."""
-    PowerCuts(context, POWER_CUTS).run(within_s=POWER_CUTS_S)
+    # A store that claims nothing cannot fail; it is only told what it would lose.
+    wanted = POWER_CUTS if context.adapter.durability != "none" else UNCLAIMED_CUTS
+    PowerCuts(context, wanted).run(within_s=POWER_CUTS_S)
 
 
 class Kills(Perturbation[tuple[Verb | None, int]]):

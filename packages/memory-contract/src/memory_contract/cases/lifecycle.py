@@ -182,11 +182,12 @@ def rollback_there_and_back(context: CaseContext) -> None:
     needs=["fork"],
 )
 def fork_is_independent(context: CaseContext) -> None:
-    """Fork a session and change both sides in turn: neither affects the other."""
+    """Fork a session, and the fork, and change all sides in turn: none affects another."""
     store, other = _open_two(context)
     source = _expect_session(context)
     (target,) = source.run(store, "append", "append", "append", "fork")
-    for changed, beside in ((target, source), (source, target)) * 2:
+    (again,) = target.run(other, "fork")
+    for changed, beside in ((target, source), (source, again), (again, target)) * 2:
         for client in (store, other):
             changed.run(client, "append", "snapshot", "trim", "append", "clear", "rollback")
             beside.look(store, other)

@@ -31,7 +31,7 @@ from memory_contract.case_context import (
 )
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import forget_outcome
-from memory_contract.cases.workload import build_append, repeat_until_ok
+from memory_contract.cases.workload import build_append, build_call, repeat_until_ok
 from memory_contract.faults.clocks import JumpingClock
 from memory_contract.history import Operation
 from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
@@ -207,7 +207,7 @@ def _retry(client: Client, op: Literal["append", "read"], session: str) -> None:
     context, patience_s = client.context, client.context.adapter.patience_s
     # A new entry each time, since an unanswered one may have landed.
     last = repeat_until_ok(
-        client, lambda: _build_call(context, op, session), patience_s or RECOVERY_S
+        client, lambda: build_call(context, op, session), patience_s or RECOVERY_S
     )
     if last.outcome != "ok":
         error = context.raised[-1]
@@ -218,10 +218,6 @@ def _retry(client: Client, op: Literal["append", "read"], session: str) -> None:
         if op == "append" and patience_s is None:
             raise CaseUnknown(f"{words}; claim in `patience_s` when a dead process's lock runs out")
         context.fail("unusable after a kill", words, session=session)
-
-
-def _build_call(context: CaseContext, op: Literal["append", "read"], session: str) -> Call:
-    return build_append(context, session) if op == "append" else Call(op=op, session=session)
 
 
 PAUSES: Final = 5
@@ -284,7 +280,7 @@ def fork_safety(context: CaseContext) -> None:
     parent.append(session)
     for number in range(FORKS):
         ours, childs = (
-            Program(name, tuple(_build_call(context, op, session) for op in OPS * APPENDS))
+            Program(name, tuple(build_call(context, op, session) for op in OPS * APPENDS))
             for name in (parent.name, f"child{number}")
         )
         began = time.monotonic_ns()
@@ -322,7 +318,7 @@ def _expect_parent_goes_on(parent: Client, session: str) -> None:
     """Expect that the parent can write and read, whatever the child did."""
     context = parent.context
     for op in OPS:
-        tries = (parent.attempt(_build_call(context, op, session)) for _ in range(TRIES))
+        tries = (parent.attempt(build_call(context, op, session)) for _ in range(TRIES))
         if not any(each.outcome == "ok" for each in tries):
             raised = format_error(context.raised[-1])
             words = f"a process forked, and its own {op} raises since: {raised}"

@@ -14,6 +14,7 @@ from memory_contract.checker.verdict import (
     Undecided,
     Verdict,
     Violated,
+    format_count,
     quote_name,
 )
 from memory_contract.history import Fault, Operation
@@ -27,21 +28,13 @@ FAULTS_MAX: Final = 3
 
 def explain(verdict: Verdict, faults: Sequence[Fault] = ()) -> str:
     """Render a verdict for a terminal; `faults` were made meanwhile."""
-    size = _format_size(verdict.scope)
+    scope = verdict.scope
+    size = f"{format_count(scope.operations, 'op')} in {format_count(scope.sessions, 'session')}"
     if isinstance(verdict, Ok):
         return f"OK   nothing breaks the contract   {size}\n"
     if isinstance(verdict, Undecided):
         return f"UNKNOWN   {verdict.reason}   {size}\n"
     return _format_violated(verdict, faults)
-
-
-def _format_size(scope: Scope) -> str:
-    ops = f"{_group_digits(scope.operations)} op{'s' if scope.operations != 1 else ''}"
-    return f"{ops} in {scope.sessions} session{'s' if scope.sessions != 1 else ''}"
-
-
-def _group_digits(number: int) -> str:
-    return f"{number:,}".replace(",", " ")
 
 
 def _format_violated(verdict: Violated, faults: Sequence[Fault]) -> str:
@@ -130,12 +123,11 @@ def _format_rest(verdict: Violated, shown: int) -> str:
     here = Counter(a.name for a in verdict.anomalies[1:] if a.session == first.session)
     also = ", ".join(f"{name} ({count})" for name, count in here.most_common(4))
     elsewhere = sum(a.session != first.session for a in verdict.anomalies)
-    others = scope.sessions - 1
-    parts = [f"{shown} of {_group_digits(scope.operations)} ops shown"]
+    parts = [f"{shown} of {format_count(scope.operations, 'op')} shown"]
     parts += [f"also broken here: {also}"] if also else []
-    if others:
+    if others := scope.sessions - 1:
         parts.append(
-            f"{elsewhere} anomal{'ies' if elsewhere != 1 else 'y'} "
-            f"in {others} other session{'s' if others != 1 else ''}"
+            f"{elsewhere} anomal{'ies' if elsewhere != 1 else 'y'} in"
+            f" {format_count(others, 'other session')}"
         )
     return " · ".join(parts)

@@ -1,6 +1,6 @@
 """The verdicts of the checker: Ok, Violated with evidence, or Undecided with a reason.
 
-The functions at the end write names and numbers in a proof.
+The functions at the end write names and numbers, in a proof and in reports.
 """
 
 from __future__ import annotations
@@ -118,6 +118,11 @@ def format_ids(ids: Sequence[str]) -> str:
     if len(ids) <= _IDS_MAX:
         return " ".join(ids)
     return f"{' '.join(ids[:3])} … {ids[-1]} ({len(ids)} entries)"
+
+
+def format_count(number: int, noun: str) -> str:
+    """`1 case`, `12 cases`, `2 412 ops`."""
+    return f"{number:,}".replace(",", " ") + f" {noun}{'' if number == 1 else 's'}"
 
 
 def was(ids: Sized) -> str:

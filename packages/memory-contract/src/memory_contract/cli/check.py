@@ -174,13 +174,11 @@ def parse_seconds(text: str) -> float:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Turn what the kit refuses into the errors of a command."""
+    """Say of what the kit refuses that nothing was run, and which factory to write."""
     try:
         yield
-    except TargetError as error:
+    except (TargetError, SelectionError, DeviationsError) as error:
         raise UsageError(_end_sentence(error), hint=explain_factory(error.hint)) from error
-    except (SelectionError, DeviationsError) as error:
-        raise UsageError(_end_sentence(error)) from error
     except Unreachable as error:
         hint = explain_factory(error.hint, if_needed=True)
         raise UnavailableError(str(error), hint=hint) from error

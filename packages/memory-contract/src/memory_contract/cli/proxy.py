@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
+from memory_contract.checker.verdict import format_count
 from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.faults.proxy import (
@@ -21,7 +22,6 @@ from memory_contract.faults.proxy import (
 from memory_contract.faults.proxy.fault_queue import What
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
-from memory_contract.report.text import format_count
 
 # How often it is looked whether a fault came about.
 LOOK_AGAIN_S = 0.1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import importlib.util
 import os
 import signal
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 
 from memory_contract.faults.servers import postgres, valkey
 from memory_contract.faults.servers.process import ServerError
+from memory_contract.faults.vfs.sqlite import SymbolsMissing, find_standard
 from memory_contract.gates import Tier
 
 
@@ -39,7 +38,7 @@ def list_fault_tools() -> list[FaultTool]:
             "nothing",
             "SQLite of Python",
             "the same for stores on sqlite3",
-            _explain_missing_sqlite(),
+            _explain_missing(find_standard),
         ),
         FaultTool(
             "server",
@@ -51,19 +50,9 @@ def list_fault_tools() -> list[FaultTool]:
     ]
 
 
-def _explain_missing_sqlite() -> str:
+def _explain_missing(find: Callable[[], object]) -> str:
     try:
-        module = importlib.import_module("_sqlite3")
-        library = ctypes.CDLL(getattr(module, "__file__", None))
-        _ = library.sqlite3_vfs_register
-    except (ImportError, OSError, AttributeError):
-        return "the symbols of the standard library's SQLite cannot be reached in this Python"
-    return ""
-
-
-def _explain_missing(find_program: Callable[[], object]) -> str:
-    try:
-        find_program()
-    except ServerError as error:
+        find()
+    except (ServerError, SymbolsMissing, ImportError) as error:
         return str(error)
     return ""

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+from memory_contract.errors import KitError
 from memory_contract.history import HistoryError
 from memory_contract.plugin.stores import format_target, get_stores
-from memory_contract.results import Unreachable
-from memory_contract.targets import TargetError
 from memory_contract.traces.regression_test import TIMES
 from memory_contract.traces.replay import LoadedTrace, load_trace, replay_lines
 
@@ -56,7 +55,7 @@ class IncidentItem(pytest.Item):
         stores = get_stores(self.config)
         try:
             subject = stores.of(self._against)
-        except (Unreachable, TargetError) as error:
+        except KitError as error:
             pytest.fail(format_target(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(self._trace, subject, seed=stores.seed, times=TIMES)
         if found.lacking:

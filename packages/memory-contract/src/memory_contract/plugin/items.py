@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory_contract.cli.check import explain_factory
-from memory_contract.contract_run import Item, SelectionError, list_items, select
-from memory_contract.deviations import DeviationsError
+from memory_contract.contract_run import Item, list_items, select
+from memory_contract.errors import KitError, UsageError
 from memory_contract.plugin.stores import (
     ContractStores,
     format_target,
@@ -21,7 +21,6 @@ from memory_contract.plugin.stores import (
 )
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
-from memory_contract.targets import TargetError
 
 ROOT = "contract"
 
@@ -32,14 +31,9 @@ def validate(config: pytest.Config) -> None:
         select(config.getoption("contract_gate"))
         for target in config.getoption("contract"):
             get_stores(config).resolve(target)
-    except (SelectionError, DeviationsError) as error:
-        raise pytest.UsageError(format_target(str(error))) from error
-    except TargetError as error:
-        lines = [
-            format_target(str(error)),
-            *map(format_target, explain_factory(error.hint).splitlines()),
-        ]
-        raise pytest.UsageError("\n".join(lines)) from error
+    except UsageError as error:
+        lines = [str(error), *explain_factory(error.hint).splitlines()]
+        raise pytest.UsageError("\n".join(map(format_target, lines))) from error
     except Unreachable:
         # The target is valid but cannot be opened: an error of the run, not of the command line.
         return
@@ -77,7 +71,7 @@ class Contract(pytest.Collector):
         stores = get_stores(self.config)
         try:
             subject = stores.of(self._target)
-        except (Unreachable, TargetError) as error:
+        except KitError as error:
             raise self.CollectError(format_target(f"{self._target}: {error}")) from error
         found = list_items(select(self.config.getoption("contract_gate")), subject)
         chosen = [item for item in found if self._is_asked_for(item)]

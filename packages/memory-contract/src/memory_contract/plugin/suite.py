@@ -14,10 +14,8 @@ import pytest
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.contract_run import Item, list_items
-from memory_contract.deviations import DeviationsError
+from memory_contract.errors import KitError
 from memory_contract.plugin.stores import Target, format_unclaimed, get_stores, raise_outcome
-from memory_contract.results import Unreachable
-from memory_contract.targets import TargetError
 
 # Members that a subclass may not replace.
 HELD: Final = ("test_", "pytest_generate_tests")
@@ -63,7 +61,7 @@ def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[I
         pytest.fail("say what the `adapter` is", pytrace=False)
     try:
         return list_items([found], get_stores(config).of(adapter))
-    except (Unreachable, TargetError, DeviationsError) as error:
+    except KitError as error:
         pytest.fail(str(error), pytrace=False)
 
 

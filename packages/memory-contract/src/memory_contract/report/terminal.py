@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TextIO
 
+from memory_contract.checker.verdict import format_count
 from memory_contract.contract_run import Item
 from memory_contract.printable import escape_unseen
 from memory_contract.report.text import (
@@ -22,7 +23,6 @@ from memory_contract.report.text import (
     build_badge,
     describe_target,
     failure_lines,
-    format_count,
     slug,
 )
 from memory_contract.results import UNCLAIMED, CaseResult, CaseVerdict, Report
@@ -39,7 +39,7 @@ BOLD: Final = "1"
 DIM: Final = "2"
 BOLD_RED: Final = "1;31"
 _YELLOW: Final = "33"
-STYLES: Final[dict[CaseVerdict, str]] = {
+STYLES: Final[dict[str, str]] = {
     "PASS": "32",
     "FAIL": BOLD_RED,
     "UNKNOWN": _YELLOW,
@@ -73,12 +73,13 @@ def print_summary(
 
 
 def print_interrupted(report: Report) -> None:
-    """Print what had ended before Ctrl-C; without a verdict, since most cases did not run."""
+    """Print what had ended before Ctrl-C; without verdicts, since most cases did not run."""
     counts = Counter(result.verdict for result in report.results)
     found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     ended = format_count(len(report.results), "case")
     last = f"{ended} had ended, {found}: no verdict." if found else "No case had ended: no verdict."
-    print_lines([*_render_proofs(report, None), Line(last)], sys.stdout)
+    table = _render_gates(report, has_ended=False) if found else ()
+    print_lines([*_render_proofs(report, None), *table, Line(last)], sys.stdout)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:
@@ -165,17 +166,19 @@ def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
         yield Line("")
 
 
-def _render_gates(report: Report) -> Iterator[Line]:
+def _render_gates(report: Report, *, has_ended: bool = True) -> Iterator[Line]:
+    """How many results of each gate have which verdict; with its own, if the run has ended."""
     counts = {gate: report.count(gate) for gate in report.gates}
+    counts = {gate: found for gate, found in counts.items() if found or has_ended}
     shown = [v for v in VERDICTS if v in ("PASS", "FAIL") or any(c[v] for c in counts.values())]
-    verdicts = {gate: report.judge_gate(gate) for gate in counts}
+    verdicts = {gate: report.judge_gate(gate) if has_ended else "" for gate in counts}
     width = max(map(len, ["gate", *counts]))
     second = max(map(len, ["", *verdicts.values()]))
     yield Line("  ".join(["gate".ljust(width), " " * second, *shown]), BOLD)
     for gate, found in counts.items():
         cells = [str(found[v] or "·").rjust(len(v)) for v in shown]
         row = "  ".join([gate.ljust(width), verdicts[gate].ljust(second), *cells])
-        yield Line(row, STYLES[verdicts[gate]])
+        yield Line(row, STYLES.get(verdicts[gate], ""))
 
 
 def _render_reasons(report: Report) -> Iterator[Line]:

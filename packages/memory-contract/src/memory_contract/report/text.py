@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.checker.explain import explain
-from memory_contract.checker.verdict import Anomaly, Scope, Violated
+from memory_contract.checker.verdict import Anomaly, Scope, Violated, format_count
 from memory_contract.gates import GATES, Gate
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
@@ -42,11 +42,6 @@ def reproduce(report: Report, result: CaseResult) -> str:
 def slug(result: CaseResult) -> str:
     """A name for files and links: `concurrency-append_storm-processes`."""
     return re.sub(r"[^\w-]+", "_", f"{result.gate}-{result.case}-{result.mode}", flags=re.ASCII)
-
-
-def format_count(number: int, noun: str) -> str:
-    """`1 case`, `12 cases`, `2 412 ops`."""
-    return f"{number:,}".replace(",", " ") + f" {noun}{'' if number == 1 else 's'}"
 
 
 def describe_scope(result: CaseResult) -> Scope:

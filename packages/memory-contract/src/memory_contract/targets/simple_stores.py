@@ -44,6 +44,8 @@ _SNAPSHOT_NAMES: Final = ("name", "label", "tag", "snapshot", "snapshot_id", "sn
 # kit asks for all.
 _LIMITS: Final = ("limit", "last_n", "max_messages", "page_size", "n", "k")
 _NO_LIMIT: Final = 1_000_000
+# The methods that read; their first parameter is the session, unless another one is called so.
+_READERS: Final = ("get_history", "load_memory", "aload_memory")
 # A store may refuse or reduce larger limits.
 _LIMIT_MAX: Final = 100
 
@@ -85,19 +87,24 @@ def takes_name(save_snapshot: Callable[..., Any]) -> bool:
     return len(names) == 2 and names[0].startswith("session") and names[1] in _SNAPSHOT_NAMES
 
 
-def sort_parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+def sort_parameters(store: Any, method: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters of a method, the one that takes the session first.
 
-    That is the first with such a name, or else the first of all. The recorder goes by this, too.
+    That is the first with such a name, or with the name that the store's read begins with, or else
+    the first of all. The recorder goes by this, too.
     """
     parameters = list_parameters(method)
-    session = next((each for each in parameters if each.name in SESSION_NAMES), None)
-    return sorted(parameters, key=lambda each: each is not session)
+    names = [each.name for each in parameters]
+    readers = (getattr(store, name, None) for name in _READERS)
+    theirs = [each.name for reader in readers if reader for each in list_parameters(reader)[:1]]
+    known = [name for name in names if name in SESSION_NAMES]
+    session = next((name for name in (*known, *theirs, *names) if name in names), "")
+    return sorted(parameters, key=lambda each: each.name != session)
 
 
-def takes_session_first(method: Callable[..., Any]) -> bool:
+def takes_session_first(store: Any, method: Callable[..., Any]) -> bool:
     """Whether the session is the first argument; else it is passed by its name."""
-    session, first = sort_parameters(method)[:1], list_parameters(method)[:1]
+    session, first = sort_parameters(store, method)[:1], list_parameters(method)[:1]
     return session == first and all(each.kind is not each.KEYWORD_ONLY for each in first)
 
 
@@ -145,9 +152,9 @@ class SimpleHandle(StoreHandle):
         self, method: Callable[..., Any], session: str, *arguments: Any, **options: Any
     ) -> Any:
         """Call a method that appends or reads; the session goes where the method takes it."""
-        if takes_session_first(method):
+        if takes_session_first(self.store, method):
             return await self.settle(method(session, *arguments, **options))
-        taker = sort_parameters(method)[0]
+        taker = sort_parameters(self.store, method)[0]
         return await self.settle(method(*arguments, **{taker.name: session}, **options))
 
     async def _read(self, session: str, method: str, wanted: str, **options: int) -> Any:
@@ -225,14 +232,12 @@ class MessagesHandle(SimpleHandle):
     def __init__(self, store: Any, *, form: str = "object", **options: Any) -> None:
         super().__init__(store, **options)
         self._form = form
-        self._by_name = form == "texts" and takes_role_and_content(store.add_message)
+        self._by_name = form == "texts" and takes_role_and_content(store)
         self._build_message: Callable[..., Any] = ChatMessage if form == "object" else dict
         if form == "texts" and not self._by_name:
-            _expect_texts(store.add_message)
+            _expect_texts(store)
         elif form == "class":
-            self._build_message = _find_message_class(
-                getattr(store, "add_messages", None) or store.add_message
-            )
+            self._build_message = _find_message_class(store)
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Add messages, as one batch if the store takes batches."""
@@ -266,27 +271,28 @@ class MessagesHandle(SimpleHandle):
         )
 
 
-def takes_role_and_content(add_message: Callable[..., Any]) -> bool:
-    """Whether the names of its parameters say which text is the role and which the content."""
-    parameters = sort_parameters(add_message)[1:]
+def takes_role_and_content(store: Any) -> bool:
+    """Whether names of parameters say which text of a message is the role, which the content."""
+    parameters = sort_parameters(store, store.add_message)[1:]
     names = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
     return names >= {"role", "content"}
 
 
-def _expect_texts(add_message: Callable[..., Any]) -> None:
-    """Raise `TypeError` unless the method takes a role and a content beside the session."""
-    parameters = sort_parameters(add_message)[1:3]
+def _expect_texts(store: Any) -> None:
+    """Raise `TypeError` unless a message is a role and a content beside the session."""
+    parameters = sort_parameters(store, store.add_message)[1:3]
     required = [each for each in parameters if each.default is each.empty]
     if len(required) < 2 and parameters[:1] and parameters[0].name != "role":
         raise TypeError("it takes no role and content")
 
 
-def _find_message_class(method: Callable[..., Any]) -> Callable[..., Any]:
+def _find_message_class(store: Any) -> Callable[..., Any]:
     """The class that the messages' parameter, or what it is a list of, is annotated with.
 
     Raises `TypeError` if it names none.
     """
-    name = next((each.name for each in sort_parameters(method)[1:]), "messages")
+    method = getattr(store, "add_messages", None) or store.add_message
+    name = next((each.name for each in sort_parameters(store, method)[1:]), "messages")
     try:
         annotation = get_type_hints(method).get(name)
     except Exception as error:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.explain import explain
-from memory_contract.checker.verdict import Anomaly, Ok, Violated, quote_name
+from memory_contract.checker.verdict import Anomaly, Ok, Violated, format_count, quote_name
 from memory_contract.history import Operation
 from memory_contract.printable import escape_unseen
-from memory_contract.report.text import format_count
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 

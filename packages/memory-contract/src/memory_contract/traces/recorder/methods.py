@@ -14,11 +14,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from memory_contract.targets.langchain import from_langchain
 from memory_contract.targets.simple_messages import (
     get_messages,
     message_from_pop,
     messages_from_turns,
     to_message,
+)
+from memory_contract.targets.simple_stores import (
+    METHODS,
+    find_method,
+    find_snapshot_id,
+    list_parameters,
+    sort_parameters,
+    takes_arguments,
+    takes_name,
+    takes_role_and_content,
+    takes_session_first,
 )
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
@@ -56,8 +68,6 @@ def read_fields(message: Any) -> Mapping[str, Any]:
     if isinstance(message, Mapping):
         return message
     if hasattr(message, "type") and hasattr(message, "additional_kwargs"):
-        from memory_contract.targets.langchain import from_langchain  # noqa: PLC0415
-
         found: dict[str, Any] = from_langchain(message)
         return found
     given: frozenset[str] = getattr(message, "__pydantic_fields_set__", frozenset())
@@ -242,16 +252,8 @@ def build_handle_methods(hasher: Hasher) -> MethodSpecs:
 
 def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     """Build the table of a class of messages or of turns."""
-    from memory_contract.targets.simple_stores import (  # noqa: PLC0415
-        METHODS,
-        find_method,
-        takes_arguments,
-        takes_name,
-        takes_role_and_content,
-    )
-
     found: dict[str, MethodSpec] = {}
-    for name, spec in _build_append_and_read(hasher).items():
+    for name, spec in _build_append_and_read(store, hasher).items():
         if callable(method := getattr(store, name, None)):
             is_part = spec.read_result is not None and _may_return_part(method)
             found[name] = replace(spec, describe=describe_session_call) if is_part else spec
@@ -268,28 +270,26 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     if "save_context" in found:
         # It may take one message or two.
         found.pop("pop", None)
-    found = {
-        name: replace(spec, describe=_describe_by_signature(getattr(store, name), spec))
+    return {
+        name: replace(spec, describe=_describe_by_signature(store, name, spec))
         for name, spec in found.items()
     }
-    add_message = getattr(store, "add_message", None)
-    if add_message is not None and takes_role_and_content(add_message):
-        found["add_message"] = MethodSpec(_describe_role_and_content(add_message, hasher))
-    return found
 
 
 def _may_return_part(read: Callable[..., Any]) -> bool:
     """Return whether a read has an option that may say how much it returns."""
-    try:
-        parameters = inspect.signature(read).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(type(each.default) is int and each.default > 0 for each in parameters)
+    defaults = [each.default for each in list_parameters(read)]
+    return any(type(default) is int and default > 0 for default in defaults)
 
 
-def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
+def _build_append_and_read(store: Any, hasher: Hasher) -> dict[str, MethodSpec]:
     def add_message(session: str, message: Any, **_: Any) -> CallRecord:
         return add_messages(session, [message])
+
+    def add_texts(session: str, role: Any, content: Any, **_: Any) -> CallRecord:
+        if not (isinstance(role, str) and isinstance(content, str | list)):
+            return CallRecord(CALL, session, changes=True)
+        return add_messages(session, [{"role": role, "content": content}])
 
     def add_messages(session: str, messages: Any, **_: Any) -> CallRecord:
         messages = list(messages)
@@ -307,8 +307,9 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
         # A read of a part is not judged.
         return CallRecord(CALL if options else "read", session)
 
+    has_texts = callable(getattr(store, "add_message", None)) and takes_role_and_content(store)
     return {
-        "add_message": MethodSpec(add_message),
+        "add_message": MethodSpec(add_texts if has_texts else add_message),
         "add_messages": MethodSpec(add_messages, takes_batch=True),
         "get_history": MethodSpec(read, _record_list),
         "save_context": MethodSpec(save_context),
@@ -318,24 +319,21 @@ def _build_append_and_read(hasher: Hasher) -> dict[str, MethodSpec]:
     }
 
 
-def _describe_by_signature(
-    method: Callable[..., Any], spec: MethodSpec
-) -> Callable[..., CallRecord]:
-    """Describe calls by session and further arguments, whatever the method names them."""
-    from memory_contract.targets.simple_stores import (  # noqa: PLC0415
-        sort_parameters,
-        takes_session_first,
-    )
-
-    ordered = sort_parameters(method)
+def _describe_by_signature(store: Any, name: str, spec: MethodSpec) -> Callable[..., CallRecord]:
+    """Describe calls by session and further arguments: by their names, or else in their order."""
+    method = getattr(store, name)
+    ordered = sort_parameters(store, method)
     of_describe = inspect.signature(spec.describe).parameters.values()
-    count = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in of_describe)
+    wanted = [each.name for each in of_describe if each.kind is each.POSITIONAL_OR_KEYWORD]
+    count = len(wanted)
     if not ordered or any(each.kind in _VARIADIC for each in ordered[:count]):
-        if takes_session_first(method):
+        if takes_session_first(store, method):
             return spec.describe
         return build_unknown_method(method, None).describe
     signature = inspect.signature(method)
     names = [each.name for each in ordered[:count]]
+    if set(wanted[1:]) <= signature.parameters.keys():
+        names[1:] = wanted[1:]
 
     def describe_call(*arguments: Any, **options: Any) -> CallRecord:
         given = signature.bind(*arguments, **options).arguments
@@ -353,32 +351,11 @@ def _describe_by_signature(
     return describe_call
 
 
-def _describe_role_and_content(
-    add_message: Callable[..., Any], hasher: Hasher
-) -> Callable[..., CallRecord]:
-    from memory_contract.targets.simple_stores import sort_parameters  # noqa: PLC0415
-
-    signature = inspect.signature(add_message)
-    taker = sort_parameters(add_message)[0].name
-
-    def describe(*arguments: Any, **options: Any) -> CallRecord:
-        bound = signature.bind(*arguments, **options)
-        bound.apply_defaults()
-        session, role, content = (bound.arguments[name] for name in (taker, "role", "content"))
-        if not (isinstance(role, str) and isinstance(content, str | list)):
-            return CallRecord(CALL, session, changes=True)
-        return describe_append(session, [hasher.hash_message({"role": role, "content": content})])
-
-    return describe
-
-
 def _describe_named_snapshot(session: str, name: Any, **_: Any) -> CallRecord:
     return CallRecord("snapshot", session, snapshot=str(name))
 
 
 def _record_named_snapshot(record: CallRecord, answer: Any, _: Hasher) -> None:
-    from memory_contract.targets.simple_stores import find_snapshot_id  # noqa: PLC0415
-
     record.snapshot = str(find_snapshot_id(answer, record.snapshot))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from memory_contract.checker.verdict import format_count
 from memory_contract.history import Operation
 from memory_contract.printable import escape_unseen
-from memory_contract.report.text import format_count
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 from memory_contract.traces.diagnosis.render import render_explanation
