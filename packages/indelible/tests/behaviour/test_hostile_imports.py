@@ -257,6 +257,17 @@ def test_a_file_that_is_not_utf8_is_a_format_error(tmp_path):
         store.import_(path)
 
 
+def test_an_edited_entry_is_refused_without_advice_on_reading_it():
+    lines = exported()
+    lines[NEWEST]["entry"]["envelope"]["message"]["content"] = "first"
+    with indelible.open("memory:") as store, pytest.raises(FormatError) as refused:
+        store.import_(text_of(lines))
+    assert refused.value.message == (
+        f"line {NEWEST + 1} is an entry line that no store wrote: its checksum does not match;"
+        " the session it belongs to was not imported"
+    )
+
+
 def test_missing_entries_are_counted_not_walked_over():
     lines = exported()
     lines[SESSION]["session"].update(end=limits.LOG_ENTRIES_MAX)

@@ -309,7 +309,9 @@ def test_a_reader_that_fails_is_replaced(store, seam):
         assert contents(store) == ["one", "two"]
 
 
-def test_a_file_that_may_only_be_read_says_what_reading_needs(store, seam):
-    seam.at("begin", before=failing(apsw.SQLITE_READONLY))
+# A file of another user, or on a file system that is mounted read-only, cannot be opened.
+@pytest.mark.parametrize("code", [apsw.SQLITE_READONLY, apsw.SQLITE_CANTOPEN])
+def test_a_file_that_may_only_be_read_says_what_reading_needs(store, seam, code):
+    seam.at("begin", before=failing(code))
     with pytest.raises(UnavailableError, match="must be writable also to be read"):
         store.add_message("session", "user", "three")

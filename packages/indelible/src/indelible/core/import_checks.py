@@ -56,6 +56,8 @@ def _convert_errors() -> Iterator[None]:
     """Report an error of a field, or of a check of the public verbs, as an `InvalidLineError`."""
     try:
         yield
+    except CorruptEntryError as error:
+        raise InvalidLineError(error.reason) from error
     except MemoryStoreError as error:
         raise InvalidLineError(error.message) from error
     except ValidationError as error:

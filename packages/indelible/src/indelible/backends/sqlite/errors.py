@@ -72,12 +72,12 @@ def _choose_error(  # noqa: PLR0911 (a table of codes, one return for each meani
             " same key lands it exactly once",
             **details,
         )
-    if code in (apsw.SQLITE_IOERR, apsw.SQLITE_CANTOPEN, apsw.SQLITE_NOMEM):
+    if code in (apsw.SQLITE_IOERR, apsw.SQLITE_NOMEM):
         return UnavailableError(f"{path} cannot be used: {error}; nothing was written", **details)
-    if code in (apsw.SQLITE_READONLY, apsw.SQLITE_PERM, apsw.SQLITE_AUTH):
+    if code in (apsw.SQLITE_CANTOPEN, apsw.SQLITE_READONLY, apsw.SQLITE_PERM, apsw.SQLITE_AUTH):
         return UnavailableError(
-            f"{path} may not be written: {error}; nothing was written. The file and its folder must"
-            " be writable also to be read; a copy elsewhere can be opened",
+            f"{path} cannot be used: {error}; nothing was written. The file and its folder must be"
+            " writable also to be read; a copy elsewhere can be opened",
             **details,
         )
     return MemoryStoreBackendError(f"SQLite refused: {error}; nothing was written", **details)
