@@ -7,7 +7,6 @@ from contextlib import closing
 
 import pytest
 
-from pytest_snapshot_db import session
 from tests.support.golden_files import make
 
 pytest_plugins = ["pytester"]
@@ -216,36 +215,6 @@ def test_a_test_that_touches_a_golden_is_named_and_the_run_fails(project):
     mended = project.run("-k", "before", "--snapshot-db-update-only=changed")
     mended.assert_outcomes(passed=1, deselected=2)
     assert bodies(project.golden("base")) == ["milk"]
-
-
-def test_of_many_goldens_some_are_looked_at_after_each_test(project, monkeypatch):
-    monkeypatch.setattr(session, "LOOKS_MAX", 1)
-    project.tests(
-        """
-        def test_a(snapshot_db):
-            for name in "abc":
-                snapshot_db(name, build=build)
-
-        def test_b(request):
-            add(request.path.parent / "__snapshot_dbs__/test_it/c.db", "oops")
-
-        def test_c():
-            pass
-
-        def test_d():
-            pass
-
-        def test_e():
-            pass
-        """
-    )
-    project.run("--snapshot-db-update", "-k", "test_a")
-    ran = project.run()
-    ran.stdout.fnmatch_lines(["TOUCHED *c.db: its bytes were changed", "  by one of these*"])
-    # The third look is at `c`: what was written to it before is the work of any test so far.
-    assert [line.strip() for line in ran.stdout.lines if line.startswith("    test_it.py")] == [
-        f"test_it.py::test_{name}" for name in "abc"
-    ]
 
 
 def test_a_touched_golden_is_named_as_seen_from_the_folder_of_the_run(project, monkeypatch):

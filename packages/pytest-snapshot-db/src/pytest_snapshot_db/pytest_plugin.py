@@ -118,16 +118,13 @@ def pytest_runtest_makereport(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(
-    item: pytest.Item, nextitem: pytest.Item | None
-) -> Generator[None, object, object]:
-    """After each test, check goldens that this process has used."""
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """After each test, check the goldens that this process has used."""
     try:
         return (yield)
     finally:
         if _SESSION in item.config.stash:
-            session = item.config.stash[_SESSION]
-            session.record_touched(item.nodeid, is_last=nextitem is None)
+            item.config.stash[_SESSION].record_touched(item.nodeid)
 
 
 @pytest.hookimpl(trylast=True)

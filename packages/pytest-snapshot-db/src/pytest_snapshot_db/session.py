@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,8 +36,6 @@ from pytest_snapshot_db.rules import Rules
 
 # Records of goldens that were written.
 WRITES: Final = ("new", "changed", "kept")
-# Goldens that are looked at after each test, by turns: a run may use thousands.
-LOOKS_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -52,10 +49,7 @@ class Session:
     update: frozenset[str]
     """The goldens that this run may write: those that are `new`, those that `changed`, or both."""
     _rebuilt: dict[Path, Build] = field(default_factory=dict)
-    _seen: dict[Path, tuple[tuple[int, ...], int]] = field(default_factory=dict)
-    """The goldens in use, each with its `stat` and the number of tests when it was last looked at;
-    the next one to look at comes first."""
-    _tests: list[str] = field(default_factory=list)
+    _seen: dict[Path, tuple[int, ...]] = field(default_factory=dict)
 
     def may_write(self, golden: Golden) -> bool:
         """Whether a golden may be created if it is missing, or replaced if it exists."""
@@ -63,28 +57,22 @@ class Session:
 
     def record_use(self, golden: Golden, test: str) -> None:
         """Record that a test was given a golden, or was compared with it."""
-        self._seen.setdefault(golden.path, (stat_file(golden.path), len(self._tests)))
+        self._seen.setdefault(golden.path, stat_file(golden.path))
         self._record("used", golden.path, test)
 
-    def record_touched(self, test: str, *, is_last: bool) -> None:
-        """After a test, look whether goldens were written to; after the last one, at all of them.
-
-        Each test since the last look at a golden may have written to it.
-        """
-        self._tests.append(test)
-        for path in list(islice(self._seen, None if is_last else LOOKS_MAX)):
-            before, since = self._seen.pop(path)
+    def record_touched(self, test: str) -> None:
+        """After a test, record the goldens that were written to since the last one."""
+        for path, before in self._seen.items():
             try:
                 now = stat_file(path)
             except OSError:
                 now = ()
-            self._seen[path] = now, len(self._tests)
             if now != before:
-                for each in self._tests[since:]:
-                    self._record("touched", path, each)
+                self._seen[path] = now
+                self._record("touched", path, test)
 
     def _record_write(self, kind: str, golden: Golden, test: str, why: str) -> None:
-        self._seen[golden.path] = stat_file(golden.path), len(self._tests)
+        self._seen[golden.path] = stat_file(golden.path)
         self._record(kind, golden.path, test, why=why)
         self._get_writer_path(golden).write_text(test, "utf-8")
 
