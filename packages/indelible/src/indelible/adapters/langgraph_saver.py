@@ -84,6 +84,8 @@ Strategy: TypeAlias = "Keep | str"
 _NEWEST: Final = "__indelible_newest"
 # In metadata: the delta channels that were written to since their value was last stored.
 _DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
+# None as another serializer may have written it.
+_NONES: Final = (("json", b"null"), ("msgpack", b"\xc0"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -490,8 +492,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _load(self, stored: SerializedValue) -> Any:
         """Deserialize a value. LangGraph's serializer returns None for some that it cannot read."""
         value = self.serde.loads_typed(stored)
-        if value is None and _get_base_type(stored) != _get_base_type(self.serde.dumps_typed(None)):
-            raise ValueError(f"the serializer turns a value of the type {stored[0]!r} into None")
+        if value is None and stored not in _NONES:
+            types = ("null", _get_base_type(self.serde.dumps_typed(None)))
+            if _get_base_type(stored) not in types:
+                raise ValueError(f"the serializer turns a value of type {stored[0]!r} into None")
         return value
 
     def _load_metadata(self, session: str, checkpoint: CheckpointHeader) -> Any:
