@@ -531,12 +531,14 @@ class RepairReport:
 class TransferReport:
     """The result of an export or an import.
 
+    `damaged` counts the entries that cannot be read; their bytes are transferred as they are.
     `skipped` lists sessions that are too damaged to be exported; all others were exported.
     """
 
     sessions: int
     entries: int
     snapshots: int
+    damaged: int = 0
     skipped: tuple[Finding, ...] = ()
 
 

@@ -25,7 +25,7 @@ from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.connect import format_target
 from indelible.core.plans.transfer import check_header, open_output, read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
-from indelible.model import CopyReport, Status
+from indelible.model import CopyReport, Status, TransferReport
 from indelible.printable import escape_unseen
 
 STREAM = "-"
@@ -85,6 +85,7 @@ def export(
     ):
         report = call.store.export(target, session, prefix=prefix, progress=tell)
     _print_exported(call, file, report, phrases.format_totals(report))
+    _note_damaged(call, report)
     for finding in report.skipped:
         call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
     if report.skipped:
@@ -144,6 +145,13 @@ def import_(
                 report = call.store.import_(source, progress=tell)
     verb = "Would import" if dry_run else "Imported"
     call.out.print_result(report, [f"{verb} {phrases.format_totals(report)}."])
+    _note_damaged(call, report)
+
+
+def _note_damaged(call: CommandContext, report: TransferReport) -> None:
+    if report.damaged:
+        damaged = phrases.format_count(report.damaged, "entry")
+        call.out.note(f"{damaged} cannot be read; a copy has the same bytes.")
 
 
 def _require_name(file: str, what: str) -> None:
