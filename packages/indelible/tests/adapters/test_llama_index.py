@@ -53,6 +53,13 @@ async def test_every_kind_of_message_reads_back_equal_when_awaited(any_store):
     assert await chat_store.adelete_messages("ana") == EVERY_KIND[:2]
 
 
+def test_a_message_that_cannot_be_serialized_is_refused(chat_store):
+    strange = ChatMessage(role="user", content="a", additional_kwargs={"of": object()})
+    with pytest.raises(indelible.UsageError, match="Nothing was written"):
+        chat_store.set_messages("ana", [*EVERY_KIND, strange])
+    assert chat_store.get_messages("ana") == []
+
+
 def test_setting_messages_writes_only_what_is_new(chat_store, store):
     messages = numbered(4)
     chat_store.set_messages("ana", messages)

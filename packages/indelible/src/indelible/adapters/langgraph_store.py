@@ -244,7 +244,7 @@ def _to_memory(
 
 
 def _to_ttl_s(minutes: float | None) -> float | None:
-    if minutes is not None and not minutes > 0:
+    if minutes is not None and not (isinstance(minutes, int | float) and minutes > 0):
         raise UsageError(f"ttl is a number of minutes above 0, not {minutes!r}", value=minutes)
     return None if minutes is None else check_ttl_s(minutes * 60)
 

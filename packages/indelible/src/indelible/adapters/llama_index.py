@@ -24,6 +24,7 @@ from indelible.adapters.forms import (
     get_extra,
     keep_form,
     read_forms,
+    refuse_invalid,
     to_text_or_none,
 )
 from indelible.adapters.store_variants import (
@@ -312,7 +313,8 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
 
 def _from_llama(message: ChatMessage, **beside: Any) -> StoredMessage:
     """Convert a message of LlamaIndex."""
-    form = message.model_dump(mode="json")
+    with refuse_invalid(FRAMEWORK):
+        form = message.model_dump(mode="json")
     more = form.get("additional_kwargs") or {}
     understood = {
         "role": form["role"],
