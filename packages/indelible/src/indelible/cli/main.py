@@ -1,4 +1,4 @@
-"""The `indelible` command: its commands, and the handling of errors."""
+"""The `indelible` command: its commands, and errors of usage and of stdout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 from pydantic_core import PydanticSerializationError
 from typer.core import TyperGroup
-from typer.main import get_command
 
 import indelible
 from indelible.cli import (
@@ -23,7 +22,6 @@ from indelible.cli import (
     WRONG_DATA,
     WRONG_USAGE,
     change_commands,
-    exit_codes,
     maintenance_commands,
     memory_commands,
     read_commands,
@@ -32,7 +30,6 @@ from indelible.cli import (
     transfer_commands,
 )
 from indelible.core.redaction import redact, redact_url
-from indelible.errors import MemoryStoreError
 from indelible.printable import escape_unseen
 
 # Command names of other tools.
@@ -187,28 +184,14 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     sys.stderr.write(f"Warning: {escape_unseen(redact(str(message)))}\n")
 
 
-def has_option(command: str, option: str) -> bool:
-    """Return whether a command has an option."""
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    return any(option in parameter.opts for parameter in group.commands[command].params)
-
-
 def run() -> None:
-    """Run the command line; errors are printed as a sentence, with an exit code."""
+    """Run the command line. Commands report errors of the store themselves."""
     warnings.showwarning = _show_warning
     try:
         try:
             app(prog_name="indelible")
         finally:
             sys.stdout.flush()
-    except MemoryStoreError as error:
-        arguments = sys.argv[1:]
-        if arguments[0] == "--":
-            # Options may end before the command, too.
-            del arguments[0]
-        takes_key = has_option(arguments[0], "--key")
-        sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
     except PydanticSerializationError as error:
         # pydantic wraps the exception of a Ctrl-C while it writes JSON.
         if "KeyboardInterrupt" not in str(error):
