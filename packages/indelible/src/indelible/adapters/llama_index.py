@@ -92,10 +92,14 @@ class IndelibleChatStore(StoreVariants, BaseChatStore):
 
     async def _delete_messages(self, store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
         """Hide all messages of a key and return them; None if there are none."""
-        entries, _ = await conversations.read_visible(store, key)
-        change = await store.clear(key)
-        gone = [_to_llama(get_message(each)) for each in entries if each.position in change.dropped]
-        return gone or None
+
+        async def attempt() -> list[StoredMessage]:
+            shown = await conversations.read_visible(store, key)
+            # A message that arrives meanwhile must not be hidden without being returned.
+            await store.clear(key, expected=shown.version)
+            return shown.messages
+
+        return [_to_llama(each) for each in await conversations.retry(key, attempt)] or None
 
     delete_messages, adelete_messages = make_pair(_delete_messages)
 
