@@ -273,11 +273,18 @@ def test_an_export_to_a_closed_stdout_is_refused(command):
     assert (done.returncode, done.stderr) == (2, "Error: Stdout is closed. Nothing was exported.\n")
 
 
-def test_an_export_to_a_full_disk_does_not_say_that_it_was_exported(command):
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(1, "Error: stdout cannot be written: "), (100_000, "Error: Stdout cannot be used: ")],
+    ids=["at the end", "in the middle"],
+)
+def test_an_export_to_a_full_disk_does_not_say_that_it_was_exported(command, store, size, told):
+    store.add_message("eve", "user", "x" * size)
     with Path("/dev/full").open("w") as full:
         done = run_python(
             command, "from indelible.cli import run; run()", "export", "-", stdout=full
         )
+    assert done.stderr.startswith(told)
     assert "Exported" not in done.stderr
     assert done.returncode == 4
 

@@ -78,11 +78,7 @@ def export(
     if html and session is not None:
         _export_page(call, file, session, redact=redact)
         return
-    with (
-        _translate_file_errors(f"the file {file}"),
-        _open_target(file) as target,
-        show_progress("Exporting") as tell,
-    ):
+    with _open_target(file) as target, show_progress("Exporting") as tell:
         report = call.store.export(target, session, prefix=prefix, progress=tell)
     _print_exported(call, file, report, phrases.format_totals(report))
     _note_damaged(call, report)
@@ -96,11 +92,7 @@ def _export_page(call: CommandContext, file: str, session: str, *, redact: bool)
     """Write a session as a page."""
     with import_extra():
         from indelible.inspector.export import SessionExport  # noqa: PLC0415
-    with (
-        _translate_file_errors(f"the file {file}"),
-        _open_target(file) as target,
-        open_output(target) as write,
-    ):
+    with _open_target(file) as target, open_output(target) as write:
         page = SessionExport(write, redact=redact)
         timeline = call.store.timeline(session, on_page=page.add_page)
         page.finish()
@@ -198,19 +190,20 @@ def _refuse_existing(call: CommandContext, names: list[str]) -> None:
 @contextmanager
 def _open_target(file: str) -> Iterator[str | TextIO]:
     """Return the name of a file, which the export replaces atomically, or an open stream."""
-    if file == STREAM:
-        # `run` opens this in place of a stream that the caller closed.
-        if getattr(sys.stdout, "name", None) == os.devnull:
-            raise UsageError("stdout is closed. Nothing was exported")
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-    elif Path(file).exists() and not Path(file).is_file():
-        # Write to a pipe or a device; do not replace it.
-        with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
-            yield stream
-    else:
-        yield file
+    with _translate_file_errors("stdout" if file == STREAM else f"the file {file}"):
+        if file == STREAM:
+            # `run` opens this in place of a stream that the caller closed.
+            if getattr(sys.stdout, "name", None) == os.devnull:
+                raise UsageError("stdout is closed. Nothing was exported")
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+            yield sys.stdout
+        elif Path(file).exists() and not Path(file).is_file():
+            # Write to a pipe or a device; do not replace it.
+            with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+        else:
+            yield file
 
 
 @contextmanager
