@@ -12,7 +12,7 @@ import typer
 
 import indelible
 from indelible.cli.location import Location
-from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX
+from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX, TTL_S_MAX
 
 # Where help shows the options that every command on a store has.
 SHARED_PANEL = "Store and output"
@@ -109,6 +109,15 @@ Key = Annotated[
         "--key",
         metavar="KEY",
         help="Makes a retry safe: with the same key, the change is made once.",
+    ),
+]
+Ttl = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=TTL_S_MAX,
+        metavar="SECONDS",
+        help="Expires after this time. Default: never.",
     ),
 ]
 
