@@ -13,7 +13,7 @@ import typer
 
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Ttl, Yes
+from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Text, Ttl, Yes
 from indelible.cli.output import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.content import KNOWN_ROLES
@@ -42,13 +42,7 @@ def append(
             " misspelling is refused.",
         ),
     ],
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT",
-            help="The text; - reads it from stdin, without the final newline.",
-        ),
-    ],
+    text: Text,
     *,
     key: Key = None,
     expected: Annotated[

@@ -89,6 +89,15 @@ AnySession = Annotated[
         autocompletion=complete_session_ids,
     ),
 ]
+Sessions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--session",
+        metavar="ID",
+        help="Only this session; may be repeated.",
+        autocompletion=complete_session_ids,
+    ),
+]
 SnapshotId = Annotated[
     str,
     typer.Argument(
@@ -100,6 +109,13 @@ SnapshotId = Annotated[
 # The store as an argument: `on_store` takes it instead of --url.
 StoreUrl = Annotated[
     str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
+]
+Text = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEXT",
+        help="The text; - reads it from stdin, without the final newline.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]

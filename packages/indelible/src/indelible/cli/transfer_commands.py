@@ -20,7 +20,7 @@ import indelible
 from indelible.adapters import langchain_import
 from indelible.cli import WRONG_DATA, phrases, suggestions
 from indelible.cli.command import CommandContext, import_extra, on_store
-from indelible.cli.options import AnySession, DryRun, Prefix, Yes, complete_session_ids
+from indelible.cli.options import AnySession, DryRun, Prefix, Sessions, Yes
 from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.connect import format_target
 from indelible.core.plans.transfer import check_header, open_output, read_lines
@@ -243,15 +243,6 @@ Source = Annotated[
 ]
 Target = Annotated[
     str, typer.Argument(metavar="DST", help="The store to copy to, which may be new.")
-]
-Sessions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--session",
-        metavar="ID",
-        help="Only this session; may be repeated.",
-        autocompletion=complete_session_ids,
-    ),
 ]
 ToNamespace = Annotated[
     str | None,
