@@ -148,8 +148,9 @@ def test_stdin_is_read_up_to_the_limit_of_an_entry(command, store):
 
 
 @pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf", "1e12"])
-def test_a_ttl_is_refused_in_the_words_of_the_command_line(command, seconds):
-    told = command("append", "eve", "user", "hi", "--ttl", seconds, "--url", "new.db", code=2).err
-    assert "--ttl is a number of seconds above 0" in told
+@pytest.mark.parametrize("line", [["append", "eve", "user", "hi"], ["remember", "eve", "tea"]])
+def test_a_ttl_is_refused_in_the_words_of_the_command_line(command, line, seconds):
+    told = command(*line, "--ttl", seconds, "--url", "new.db", code=2).err
+    assert "Invalid value for '--ttl': Input should be" in told
     assert "NEVER" not in told
     assert not (command.folder / "new.db").exists()

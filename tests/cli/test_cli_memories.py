@@ -40,7 +40,6 @@ def test_wrong_arguments_write_nothing(command, golden):
     command("remember", FACTS, "tea", "--metadata", "{", code=2)
     command("remember", FACTS, "tea", "--metadata", "[]", code=2)
     command("remember", FACTS, "tea", "--id", "", code=2)
-    command("remember", FACTS, "tea", "--ttl", "0", code=2)
     command("remember", FACTS, " ", code=2)
     golden()
 

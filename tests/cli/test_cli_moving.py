@@ -34,8 +34,19 @@ def test_an_export_goes_through_a_pipe(command):
         "sessions": 1,
         "entries": 2,
         "snapshots": 0,
+        "damaged": 0,
         "skipped": [],
     }
+
+
+@pytest.mark.usefixtures("corrupt")
+def test_entries_that_cannot_be_read_are_counted_by_an_export_and_an_import(command):
+    exported = command("export", "all.jsonl", "--json")
+    imported = command("import", "all.jsonl", "--yes", "--json", "--url", "copy.db")
+    for done in (exported, imported):
+        assert json.loads(done.out)["damaged"] == 1
+        assert done.err == "1 entry cannot be read; a copy has the same bytes.\n"
+    assert "cannot be read" not in command("export", "bob.jsonl", "bob").err
 
 
 def test_an_export_to_stdout_does_not_ask_about_a_file_of_that_name(command):

@@ -531,6 +531,7 @@ class RepairReport:
 class TransferReport:
     """The result of an export or an import.
 
+    `damaged` counts the entries that cannot be read; their bytes are transferred as they are.
     `skipped` lists sessions that an import would refuse: damaged ones, and those that exceed its
     limits. All others were exported.
     """
@@ -538,6 +539,7 @@ class TransferReport:
     sessions: int
     entries: int
     snapshots: int
+    damaged: int = 0
     skipped: tuple[Finding, ...] = ()
 
 

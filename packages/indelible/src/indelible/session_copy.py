@@ -159,8 +159,8 @@ class _Copier:
             self.entries += out.report.entries
             self.snapshots += out.report.snapshots
             self.seen += out.report.entries
-        if out.damaged:
-            what = f"{_format_entries(out.damaged)} cannot be read; a copy has the same bytes"
+        if damaged := out.report.damaged:
+            what = f"{_format_entries(damaged)} cannot be read; a copy has the same bytes"
             self._add_finding(name, Severity.WARNING, what)
         if out.vacuumed:
             what = (
@@ -253,8 +253,7 @@ class _ExportedSession:
     lines: TextIO
     report: TransferReport
     digest: str
-    # How many entries are damaged, and how many a vacuum deleted.
-    damaged: int
+    # How many entries a vacuum deleted.
     vacuumed: int
 
 
@@ -271,14 +270,14 @@ def _export_session(store: MemoryStore, name: str) -> Iterator[_ExportedSession]
     with _open_temporary_file() as lines:
         report = store.export(lines, name)
         lines.seek(0)
-        digest, damaged, logged = _compute_digest(lines)
+        digest, logged = _compute_digest(lines)
         lines.seek(0)
-        yield _ExportedSession(lines, report, digest, damaged, logged - report.entries)
+        yield _ExportedSession(lines, report, digest, logged - report.entries)
 
 
-def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
-    """Return the digest of an export, its damaged entries, and how many were ever appended."""
-    total, damaged, logged = hashlib.sha256(), 0, 0
+def _compute_digest(lines: Iterable[str]) -> tuple[str, int]:
+    """Return the digest of an export, and how many entries were ever appended."""
+    total, logged = hashlib.sha256(), 0
     # The first line names the version that wrote the export; it is not compared.
     for number, line in enumerate(lines):
         if line.startswith('{"session":'):
@@ -288,9 +287,7 @@ def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
         # A copy that is audited has a line of its own.
         elif number and not line.startswith('{"audit":'):
             total.update(line.encode())
-        if line.startswith('{"entry":') and '"raw":' in line:
-            damaged += "raw" in json.loads(line)["entry"]
-    return total.hexdigest(), damaged, logged
+    return total.hexdigest(), logged
 
 
 def _format_comparable(fields: dict[str, Any]) -> str:

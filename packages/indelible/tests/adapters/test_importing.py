@@ -145,12 +145,14 @@ def test_what_is_no_history_is_named_and_nothing_of_it_comes_in(wrong, tmp_path)
         assert store.list_sessions().ids == []
 
 
-def test_a_key_that_is_not_text_is_named(tmp_path):
+@pytest.mark.parametrize("query", ["", "?decode_responses=true"])
+def test_a_key_that_is_not_text_is_named(tmp_path, query):
     url = in_redis(tmp_path)
+    assert list(histories(url + query)) == list(histories(url))
     with redis.Redis.from_url(url) as client:
         client.rpush(b"message_store:\xff", "{}")
     with pytest.raises(indelible.FormatError, match=r"message_store:\\xff.* is not UTF-8"):
-        list(histories(url))
+        list(histories(url + query))
 
 
 def test_an_error_of_an_import_is_not_one_of_the_url():

@@ -7,6 +7,7 @@ import pytest
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessage,
     ChatMessage,
     FunctionMessage,
     HumanMessage,
@@ -118,6 +119,17 @@ def test_what_was_taken_away_can_be_added_again(history, store):
         history.clear()
         assert history.messages == []
     assert store.session("ana").logged == 3
+
+
+class OfAnApplication(BaseMessage):
+    type: str = "of-an-application"
+
+
+def test_a_message_that_langchain_could_not_restore_is_refused(history, store):
+    with pytest.raises(indelible.UsageError, match="unexpected message type"):
+        history.add_messages([HumanMessage("a"), OfAnApplication(content="b")])
+    assert history.messages == []
+    assert store.session("ana").logged == 0
 
 
 def test_a_batch_is_one_append(history, store):

@@ -747,6 +747,28 @@ def test_an_id_that_was_stored_again_long_ago_is_found_as_it_was_stored_last(sto
         assert each.get_tuple(between) is None
 
 
+def test_an_id_that_was_stored_again_after_an_undone_rollback_is_found_as_it_was_stored_last(
+    store, saver, config
+):
+    def put_all(config, numbers, text):
+        for number in numbers:
+            checkpoint = empty_checkpoint() | {"id": f"{number:04}"}
+            config = saver.put(config, checkpoint, {"text": text}, {})
+        return config
+
+    kept = put_all(config, range(20), "kept")
+    store.save_snapshot("~thread/t", label="good")
+    put_all(kept, range(20, 40), "old")
+    store.rollback_to_snapshot("~thread/t", "good")
+    put_all(kept, range(20, 100), "new")
+    store.undo("~thread/t")
+    saver.copy_thread("t", "u")
+    for thread in ("t", "u"):
+        again = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": "0025"}
+        found = IndelibleSaver(store).get_tuple({"configurable": again})
+        assert found.metadata == {"text": "new"}
+
+
 def test_a_thread_that_begins_again_shows_nothing_of_the_one_before(
     store, saver, config, monkeypatch
 ):
@@ -815,6 +837,23 @@ def test_what_the_serializer_turns_into_none_is_an_error(store, config):
             IndelibleSaver(store).get_tuple(config)
     config = put(writer, config, {"messages": [LONG * 2, None]}, version=2)
     assert read(IndelibleSaver(store), config) == [LONG * 2, None]
+
+
+@pytest.mark.parametrize(
+    "none", [("null", b""), ("json", b"null"), ("msgpack", b"\xc0")], ids=lambda none: none[0]
+)
+def test_a_none_of_another_serializer_is_no_error(store, config, none):
+    class Other(JsonPlusSerializer):
+        def dumps_typed(self, obj):
+            return none if obj is None else super().dumps_typed(obj)
+
+    class Tagged(Other):
+        def dumps_typed(self, obj):
+            return ("none", b"") if obj is None else super().dumps_typed(obj)
+
+    config = put(IndelibleSaver(store, serde=Other()), config, {"messages": None}, version=1)
+    for serde in (Other(), JsonPlusSerializer(), Tagged()):
+        assert read(IndelibleSaver(store, serde=serde), config) is None
 
 
 def test_metadata_that_cannot_be_decoded_is_named_by_all_that_read_it(store, config):
@@ -932,6 +971,21 @@ def test_a_list_keeps_no_more_than_the_cache_may_hold(store, saver, config, monk
     for number in range(399, 0, -1):
         assert next(listed).metadata["step"] == number
     assert count_records() - before < 100
+
+
+def test_a_list_that_a_rollback_overtook_leaves_the_cache_of_the_new_view(store, saver, config):
+    for number in range(100):
+        config = put(saver, config, {"messages": messages(1)}, version=number)
+    snapshot = store.save_snapshot("~thread/t")
+    config = put(saver, config, {"messages": messages(2)}, version=100)
+    listed = saver.list(THREAD)
+    newest = next(listed)
+    store.rollback_to_snapshot("~thread/t", snapshot.id)
+    assert saver.get_tuple(THREAD).metadata["step"] == 99
+    (cache,) = saver._blocking._caches.values()
+    assert [each.metadata["step"] for each in (newest, *listed)] == list(range(100, -1, -1))
+    (left,) = saver._blocking._caches.values()
+    assert left is cache
 
 
 # Packing and retention

@@ -231,9 +231,9 @@ def test_an_item_expires_unless_reading_renews_it(url):
         assert [item.key for item in items.search(())] == ["milk"]
 
 
-@pytest.mark.parametrize("minutes", [-1, 0])
+@pytest.mark.parametrize("minutes", [-1, 0, "soon"])
 def test_a_ttl_that_is_not_positive_is_refused_in_minutes(items, minutes):
-    with pytest.raises(indelible.UsageError, match=f"a number of minutes above 0, not {minutes}"):
+    with pytest.raises(indelible.UsageError, match=f"a number of minutes above 0, not {minutes!r}"):
         items.put(FOOD, "tea", {"text": "tea"}, ttl=minutes)
 
 

@@ -87,6 +87,13 @@ async def test_a_conversation_goes_on_when_awaited(any_store, agent):
     assert await history.aload() == as_loaded(result.all_messages())
 
 
+def test_a_message_that_cannot_be_serialized_is_refused(history):
+    strange = ModelRequest([ToolReturnPart("book", object(), "c-1")])
+    with pytest.raises(indelible.UsageError, match="Nothing was written"):
+        history.save([*EVERY_KIND, strange])
+    assert history.load() == []
+
+
 def test_a_stale_save_is_refused(history, agent):
     past = history.load()
     mine = asyncio.run(agent.run("Book Lisbon", message_history=past))

@@ -83,6 +83,11 @@ class ThreadCache:
         """Life and generation. The cache is valid until one of them changes."""
         return get_view(self.version)
 
+    def is_later_than(self, head: Head) -> bool:
+        """Return whether this is the cache of a later view of the same life."""
+        life, generation = self.view
+        return life == head.life and generation > head.generation
+
     def add_value(self, position: int, value: SerializedValue) -> None:
         """Add a value."""
         if position not in self.values:
@@ -145,8 +150,13 @@ class ThreadReader:
         with self._lock:
             cache = self._caches.get(session)
             if cache is None or cache.view != (head.life, head.generation):
+                is_past = cache is not None and cache.is_later_than(head)
                 hides = view.count(head.visible) < head.end - head.born
-                cache = self._caches[session] = ThreadCache(head.version, hides)
+                cache = ThreadCache(head.version, hides)
+                if is_past:
+                    # A list goes on in a view that was changed since: its cache is its own.
+                    return ThreadState(session, head, cache)
+                self._caches[session] = cache
             self._caches.move_to_end(session)
             return ThreadState(session, head, cache)
 
@@ -199,7 +209,9 @@ class ThreadReader:
     ) -> CheckpointRecord | None:
         """Find a checkpoint by its id in many records, newest first; by bisection if ids grow."""
         (newest,) = await self._load(state, positions[:1])
-        if newest.greatest is None:
+        # With a rollback that was undone, ids may not grow in this view, nor in a copy of it.
+        never_changed = state.head.generation == 0 and state.head.forked_from is None
+        if newest.greatest is None and never_changed:
             low, high = 0, len(positions)
             while low < high:
                 middle = (low + high) // 2
@@ -207,9 +219,7 @@ class ThreadReader:
                 if found.id == checkpoint_id:
                     return found
                 low, high = (middle + 1, high) if found.id > checkpoint_id else (low, middle)
-            # With a rollback that was undone, ids may not grow in this view, nor in a copy of it.
-            if state.head.generation == 0 and state.head.forked_from is None:
-                return None
+            return None
         # The newest of several records of one id counts.
         for start in range(0, len(positions), _PAGE):
             for found in await self._load(state, positions[start : start + _PAGE]):

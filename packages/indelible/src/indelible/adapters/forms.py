@@ -24,7 +24,8 @@ name of its tool gets the name from its call.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -70,6 +71,17 @@ def keep_form(
             f"a message of {framework} cannot be stored: {where}: {why}. Nothing was written",
             value=form,
         ) from None
+
+
+@contextmanager
+def refuse_invalid(framework: str) -> Iterator[None]:
+    """Refuse a message that its framework cannot serialize, or could not read back."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(
+            f"a message of {framework} cannot be stored: {error}. Nothing was written"
+        ) from error
 
 
 def get_form(framework: str, message: ChatMessage) -> dict[str, Any] | None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
-from indelible.adapters.langchain_forms import from_dict, to_dicts
+from indelible.adapters.forms import refuse_invalid
+from indelible.adapters.langchain_forms import FRAMEWORK, from_dict, to_dicts
 from indelible.adapters.store_variants import make_pair, run_blocking
 from indelible.core.extras import need_extra
 
@@ -42,7 +43,11 @@ class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
 
     async def _add_messages(self, store: AsyncMemoryStore, messages: Sequence[BaseMessage]) -> None:
         """Append messages as one batch."""
-        stored = [from_dict(message_to_dict(message)) for message in messages]
+        dicts = [message_to_dict(message) for message in messages]
+        with refuse_invalid(FRAMEWORK):
+            # LangChain restores messages by their types, and knows only its own.
+            messages_from_dict(dicts)
+        stored = [from_dict(each) for each in dicts]
         identified = any(message.id for message in messages)
         await conversations.append(store, self.session_id, stored, identified=identified)
 

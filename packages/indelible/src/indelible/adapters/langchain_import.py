@@ -225,6 +225,8 @@ def _read_redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
     pattern = "".join(f"[{each}]" if each in "*?[" else each for each in prefix) + "*"
     try:
         client = redis.Redis.from_url(url)
+        # A URL may ask for text, but keys and messages need not be UTF-8.
+        client.connection_pool.connection_kwargs["decode_responses"] = False
     except ValueError:
         # Its words may quote the URL, and with it the password.
         raise UnavailableError(f"{format_target(url)} is not a URL of a Redis server") from None

@@ -30,7 +30,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -84,6 +84,8 @@ Strategy: TypeAlias = "Keep | str"
 _NEWEST: Final = "__indelible_newest"
 # In metadata: the delta channels that were written to since their value was last stored.
 _DELTA_COUNTERS: Final = "counters_since_delta_snapshot"
+# None as another serializer may have written it.
+_NONES: Final = (("json", b"null"), ("msgpack", b"\xc0"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -318,12 +320,9 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         dump = self.serde.dumps_typed
         values = checkpoint["channel_values"]
 
-        parts: dict[str, Parts] = {}
-
-        def get_parts(name: str, before: Sequence[SerializedValue | None]) -> Parts | None:
-            if name in values and name not in parts:
-                parts[name] = records.split(values[name], dump, before)
-            return parts.get(name)
+        @cache
+        def get_parts(name: str) -> Parts | None:
+            return records.split(values[name], dump) if name in values else None
 
         header = CheckpointHeader(
             namespace=namespace,
@@ -490,8 +489,10 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
     def _load(self, stored: SerializedValue) -> Any:
         """Deserialize a value. LangGraph's serializer returns None for some that it cannot read."""
         value = self.serde.loads_typed(stored)
-        if value is None and _get_base_type(stored) != _get_base_type(self.serde.dumps_typed(None)):
-            raise ValueError(f"the serializer turns a value of the type {stored[0]!r} into None")
+        if value is None and stored not in _NONES:
+            types = ("null", _get_base_type(self.serde.dumps_typed(None)))
+            if _get_base_type(stored) not in types:
+                raise ValueError(f"the serializer turns a value of type {stored[0]!r} into None")
         return value
 
     def _load_metadata(self, session: str, checkpoint: CheckpointHeader) -> Any:

@@ -122,14 +122,7 @@ class IndelibleLangGraphStore(BaseStore):
             return None
         if op.refresh_ttl and memory.expires_at is not None:
             await store.refresh_ttl(op.namespace, [op.key])
-        found = _to_item(memory.collection, memory, memory.written_at)
-        return Item(
-            value=found.value,
-            key=found.key,
-            namespace=found.namespace,
-            created_at=found.created_at,
-            updated_at=found.updated_at,
-        )
+        return Item(**_build_fields(memory.collection, memory, memory.written_at))
 
     async def _search(
         self, store: AsyncMemoryStore, op: SearchOp, text: str, *, blocks: bool
@@ -153,7 +146,8 @@ class IndelibleLangGraphStore(BaseStore):
         for hit in hits:
             stored = hit.entry.value
             assert isinstance(stored, StoredMemory)
-            items.append(_to_item(hit.session_id, stored, hit.entry.written_at, hit.score))
+            fields = _build_fields(hit.session_id, stored, hit.entry.written_at)
+            items.append(SearchItem(**fields, score=hit.score))
             if stored.ttl_s is not None:
                 expiring.setdefault(hit.session_id, []).append(stored.id)
         if op.refresh_ttl:
@@ -244,7 +238,7 @@ def _to_memory(
 
 
 def _to_ttl_s(minutes: float | None) -> float | None:
-    if minutes is not None and not minutes > 0:
+    if minutes is not None and not (isinstance(minutes, int | float) and minutes > 0):
         raise UsageError(f"ttl is a number of minutes above 0, not {minutes!r}", value=minutes)
     return None if minutes is None else check_ttl_s(minutes * 60)
 
@@ -254,23 +248,18 @@ def _get_times(stored: StoredMemory | Memory) -> dict[str, Any]:
     return times if isinstance(times, dict) else {}
 
 
-def _to_item(
-    collection: str,
-    stored: StoredMemory | Memory,
-    written_at: datetime,
-    score: float | None = None,
-) -> SearchItem:
-    """Build an item. The value of a memory that LangGraph did not write is its text."""
-    value = stored.value if isinstance(stored.value, dict) else {"text": stored.text}
+def _build_fields(
+    collection: str, stored: StoredMemory | Memory, written_at: datetime
+) -> dict[str, Any]:
+    """Build the fields of an item; a memory that LangGraph did not write has its text as value."""
     times = _get_times(stored)
-    return SearchItem(
-        namespace=parse_collection_id(collection),
-        key=stored.id,
-        value=value,
-        created_at=times.get("created_at", written_at),
-        updated_at=times.get("updated_at", written_at),
-        score=score,
-    )
+    return {
+        "namespace": parse_collection_id(collection),
+        "key": stored.id,
+        "value": stored.value if isinstance(stored.value, dict) else {"text": stored.text},
+        "created_at": times.get("created_at", written_at),
+        "updated_at": times.get("updated_at", written_at),
+    }
 
 
 def _build_filter(wanted: Mapping[str, Any] | None, path: str = "value") -> dict[str, Any]:
@@ -299,7 +288,7 @@ async def _list_items(store: AsyncMemoryStore, op: SearchOp) -> list[SearchItem]
             if skipped < op.offset:
                 skipped += 1
                 continue
-            items.append(_to_item(collection, memory, memory.written_at))
+            items.append(SearchItem(**_build_fields(collection, memory, memory.written_at)))
             if memory.expires_at is not None:
                 expiring.append(memory.id)
         if expiring and op.refresh_ttl:

@@ -24,6 +24,7 @@ from indelible.adapters.forms import (
     get_extra,
     keep_form,
     read_forms,
+    refuse_invalid,
     to_text_or_none,
 )
 from indelible.adapters.store_variants import (
@@ -91,10 +92,14 @@ class IndelibleChatStore(StoreVariants, BaseChatStore):
 
     async def _delete_messages(self, store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
         """Hide all messages of a key and return them; None if there are none."""
-        entries, _ = await conversations.read_visible(store, key)
-        change = await store.clear(key)
-        gone = [_to_llama(get_message(each)) for each in entries if each.position in change.dropped]
-        return gone or None
+
+        async def attempt() -> list[StoredMessage]:
+            shown = await conversations.read_visible(store, key)
+            # A message that arrives meanwhile must not be hidden without being returned.
+            await store.clear(key, expected=shown.version)
+            return shown.messages
+
+        return [_to_llama(each) for each in await conversations.retry(key, attempt)] or None
 
     delete_messages, adelete_messages = make_pair(_delete_messages)
 
@@ -312,7 +317,8 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
 
 def _from_llama(message: ChatMessage, **beside: Any) -> StoredMessage:
     """Convert a message of LlamaIndex."""
-    form = message.model_dump(mode="json")
+    with refuse_invalid(FRAMEWORK):
+        form = message.model_dump(mode="json")
     more = form.get("additional_kwargs") or {}
     understood = {
         "role": form["role"],

@@ -22,6 +22,7 @@ from indelible.adapters.forms import (
     build_call,
     keep_form,
     read_forms,
+    refuse_invalid,
     to_text_or_none,
 )
 from indelible.adapters.store_variants import make_pair
@@ -70,7 +71,8 @@ class IndelibleMessageHistory(Branches):
         With `expected`, a session that changed since that version is a `ConflictError`, and nothing
         is written.
         """
-        dicts = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+        with refuse_invalid(FRAMEWORK):
+            dicts = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         identified = any(form.get("run_id") for form in dicts)
         batch = [_from_dict(form) for form in dicts]
         return await conversations.append(

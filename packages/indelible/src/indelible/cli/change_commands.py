@@ -13,11 +13,11 @@ import typer
 
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
+from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Text, Ttl, Yes
 from indelible.cli.output import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.content import KNOWN_ROLES
-from indelible.core.limits import ENTRY_BYTES_MAX, TTL_S_MAX
+from indelible.core.limits import ENTRY_BYTES_MAX
 from indelible.errors import UsageError
 from indelible.model import Receipt, ViewChange
 
@@ -42,13 +42,7 @@ def append(
             " misspelling is refused.",
         ),
     ],
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT",
-            help="The text; - reads it from stdin, without the final newline.",
-        ),
-    ],
+    text: Text,
     *,
     key: Key = None,
     expected: Annotated[
@@ -58,20 +52,13 @@ def append(
             help="Refuse if the session changed since this version was read.",
         ),
     ] = None,
-    ttl: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="The session expires after this time. Default: never.",
-        ),
-    ] = None,
+    ttl: Ttl = None,
 ) -> None:
     """Append one message. Creates the session, and the file, if they do not exist."""
     # Frameworks have roles of their own, but one that resembles a known role is a misspelling.
     close = get_close_matches(role.lower(), KNOWN_ROLES, n=1, cutoff=_MISSPELLED)
     if close and role not in KNOWN_ROLES:
         raise UsageError(f"there is no role {role!r}; did you mean {close[0]}?", value=role)
-    _check_ttl(ttl)
     content = read_stdin() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
     where = phrases.format_positions(receipt.positions)
@@ -86,14 +73,6 @@ def format_receipt(receipt: Receipt, done: str) -> str:
     where = phrases.format_positions(receipt.positions)
     hidden = "" if receipt.visible else " It no longer shows."
     return f"Was there already, at position {where}; nothing was written twice.{hidden}"
-
-
-def _check_ttl(ttl: float | None) -> None:
-    if ttl is not None and not 0 < ttl <= TTL_S_MAX:
-        raise UsageError(
-            f"--ttl is a number of seconds above 0 and up to {TTL_S_MAX}, not {ttl:g}."
-            " Without it, a session never expires"
-        )
 
 
 def read_stdin() -> str:

@@ -11,13 +11,13 @@ from typing import Any, Concatenate, ParamSpec
 import typer
 
 import indelible
-from indelible.cli import suggestions
+from indelible.cli import exit_codes, suggestions
 from indelible.cli.location import Location
 from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.rules import require_active
-from indelible.errors import UnsupportedError, UsageError
+from indelible.errors import MemoryStoreError, UnsupportedError, UsageError
 
 P = ParamSpec("P")
 
@@ -81,21 +81,25 @@ def on_store(
             **given: Any,
         ) -> None:
             argument = None
-            # Some commands take the URL as an argument.
-            if given.get("store_url") is not None:
-                url = given["store_url"]
-                argument = _refuse_second_url(context)
-            suggestions.remember_store(context, url)
-            place = Location(
-                url=url,
-                namespace=namespace,
-                busy_timeout_s=busy_timeout,
-                timeout_s=timeout,
-                argument=argument,
-            )
-            place.check(creates=creates)
-            with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
-                command(call, *args, **given)
+            try:
+                # Some commands take the URL as an argument.
+                if given.get("store_url") is not None:
+                    url = given["store_url"]
+                    argument = _refuse_second_url(context)
+                suggestions.remember_store(context, url)
+                place = Location(
+                    url=url,
+                    namespace=namespace,
+                    busy_timeout_s=busy_timeout,
+                    timeout_s=timeout,
+                    argument=argument,
+                )
+                place.check(creates=creates)
+                out = Output(as_json=as_json)
+                with closing(CommandContext(place, out, creates=creates)) as call:
+                    command(call, *args, **given)
+            except MemoryStoreError as error:
+                raise typer.Exit(exit_codes.report_error(error, context)) from error
 
         vars(run)["examples"] = examples
         return _add_shared_options(run, command)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+
+import typer
 
 from indelible.cli import NO_ENGINE, WRONG_DATA, WRONG_USAGE
 from indelible.cli.phrases import format_count
@@ -25,25 +26,24 @@ from indelible.errors import (
 from indelible.printable import escape_unseen_in_lines
 
 
-def report_error(error: MemoryStoreError, arguments: Sequence[str], *, takes_key: bool) -> int:
-    """Print what happened to the data and what to do next; return the exit code.
+def report_error(error: MemoryStoreError, context: typer.Context) -> int:
+    """Print what happened to the data and what to do next; return the exit code of a command.
 
     That is 2 for wrong usage, 4 for an engine that failed, and 1 for a problem with the data.
-    `takes_key` says whether the command has the option --key.
     """
-    text = explain(error, arguments, takes_key=takes_key)
+    text = _explain(error, context)
     sys.stderr.write(f"Error: {escape_unseen_in_lines(redact(text))}\n")
     if isinstance(error, (UsageError, UnsupportedError)):
         return WRONG_USAGE
     return NO_ENGINE if isinstance(error, MemoryStoreBackendError) else WRONG_DATA
 
 
-def explain(error: MemoryStoreError, arguments: Sequence[str], *, takes_key: bool) -> str:
+def _explain(error: MemoryStoreError, context: typer.Context) -> str:
     """Return the error's message with the next step, as a command to run."""
     session = error.details.get("session")
     name = str(session) if session else "SESSION"
     if isinstance(error, OutcomeUnknownError):
-        return f"{_to_sentence(error)} {_suggest_retry(error, arguments, takes_key=takes_key)}"
+        return f"{_to_sentence(error)} {_suggest_retry(error, context)}"
     if isinstance(error, ConflictError) and error.details.get("reason") == "hidden":
         return (
             f"Was there already, at position {error.position}, and was hidden since: nothing was"
@@ -83,17 +83,20 @@ def _suggest_next_step(error: MemoryStoreError) -> list[str]:
     return steps
 
 
-def _suggest_retry(error: OutcomeUnknownError, arguments: Sequence[str], *, takes_key: bool) -> str:
+def _suggest_retry(error: OutcomeUnknownError, context: typer.Context) -> str:
+    command = str(context.info_name)
+    # Only `--` may be typed before the command.
+    rest = sys.argv[sys.argv.index(command, 1) + 1 :]
     key = error.details.get("key")
+    takes_key = any("--key" in each.opts for each in context.command.params)
     if key is None or not takes_key:
-        again = shlex.join(["indelible", *map(redact_url, arguments)])
+        again = shlex.join(["indelible", command, *map(redact_url, rest)])
         return f"See what is there with `{suggest_command('sessions')}`, then run it again: {again}"
-    command, *rest = arguments
     if not any(each == "--key" or each.startswith("--key=") for each in rest):
         # Inserted first: after a `--` it would be taken for text.
         rest = ["--key", str(key), *rest]
     again = shlex.join(["indelible", command, *rest])
-    if redact(again) != again or any(map(has_password, arguments)):
+    if redact(again) != again or any(map(has_password, rest)):
         # Do not repeat a command line that contains a password.
         return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
     return f"Its key is {key}. This lands it exactly once: {again}"

@@ -1,11 +1,10 @@
-"""The `indelible` command: its commands, and the handling of errors."""
+"""The `indelible` command: its commands, and errors of usage and of stdout."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import re
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,16 +14,13 @@ from typing import Annotated, Any
 import typer
 from pydantic_core import PydanticSerializationError
 from typer.core import TyperGroup
-from typer.main import get_command
 
 import indelible
 from indelible.cli import (
     INTERRUPTED,
     NO_ENGINE,
     WRONG_DATA,
-    WRONG_USAGE,
     change_commands,
-    exit_codes,
     maintenance_commands,
     memory_commands,
     read_commands,
@@ -32,8 +28,7 @@ from indelible.cli import (
     timeline,
     transfer_commands,
 )
-from indelible.core.redaction import redact, redact_url
-from indelible.errors import MemoryStoreError
+from indelible.core.redaction import redact
 from indelible.printable import escape_unseen
 
 # Command names of other tools.
@@ -48,14 +43,6 @@ MEANT = {
     "restore": "rollback",
     "cp": "copy",
     "migrate": "copy",
-}
-
-# Commands of other packages and of the repository.
-_KIT = ("check", "cases", "goldfish", "proxy", "explain", "replay", "shrink")
-ELSEWHERE = {
-    **{name: f"memory-contract {name}" for name in _KIT},
-    "golden": "snapshot-db",
-    "demo": "python -m examples.demo",
 }
 
 
@@ -92,12 +79,6 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, or suggest another one."""
-        if args[0] in ELSEWHERE and not ctx.resilient_parsing:
-            command = shlex.join([*ELSEWHERE[args[0]].split(), *map(redact_url, args[1:])])
-            where = "in a clone of the repository" if args[0] == "demo" else "of another package"
-            # Printed without a frame, so that it can be copied.
-            typer.echo(f"This is a command {where}. Run: {command}", err=True)
-            ctx.exit(WRONG_USAGE)
         if args[0] in MEANT and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
         return super().resolve_command(ctx, args)
@@ -191,28 +172,14 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     sys.stderr.write(f"Warning: {escape_unseen(redact(str(message)))}\n")
 
 
-def has_option(command: str, option: str) -> bool:
-    """Return whether a command has an option."""
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    return any(option in parameter.opts for parameter in group.commands[command].params)
-
-
 def run() -> None:
-    """Run the command line; errors are printed as a sentence, with an exit code."""
+    """Run the command line. Commands report errors of the store themselves."""
     warnings.showwarning = _show_warning
     try:
         try:
             app(prog_name="indelible")
         finally:
             sys.stdout.flush()
-    except MemoryStoreError as error:
-        arguments = sys.argv[1:]
-        if arguments[0] == "--":
-            # Options may end before the command, too.
-            del arguments[0]
-        takes_key = has_option(arguments[0], "--key")
-        sys.exit(exit_codes.report_error(error, arguments, takes_key=takes_key))
     except PydanticSerializationError as error:
         # pydantic wraps the exception of a Ctrl-C while it writes JSON.
         if "KeyboardInterrupt" not in str(error):

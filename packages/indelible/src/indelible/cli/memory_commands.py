@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from indelible.cli import phrases
 from indelible.cli.change_commands import format_receipt, read_stdin
 from indelible.cli.command import CommandContext, on_store
-from indelible.cli.options import Key, Limit, Where, complete_session_ids
+from indelible.cli.options import Key, Limit, Text, Ttl, Where, complete_session_ids
 from indelible.cli.suggestions import suggest_command
 from indelible.core.filters import parse_conditions
 from indelible.errors import UsageError
@@ -34,13 +34,7 @@ Collection = Annotated[
 def remember(
     call: CommandContext,
     collection: Collection,
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT",
-            help="What is to be remembered; - reads it from stdin, without one newline at the end.",
-        ),
-    ],
+    text: Text,
     *,
     memory_id: Annotated[
         str | None,
@@ -51,10 +45,7 @@ def remember(
     metadata: Annotated[
         str | None, typer.Option(metavar="JSON", help="An object, to filter by.")
     ] = None,
-    ttl: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="When it expires, from now on. Without it: never."),
-    ] = None,
+    ttl: Ttl = None,
     key: Key = None,
 ) -> None:
     """Store a memory. A collection, or a file, that is not there begins with it."""

@@ -12,7 +12,7 @@ import typer
 
 import indelible
 from indelible.cli.location import Location
-from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX
+from indelible.core.limits import PAGE_ENTRIES_MAX, TIMEOUT_S_MAX, TTL_S_MAX
 
 # Where help shows the options that every command on a store has.
 SHARED_PANEL = "Store and output"
@@ -89,6 +89,15 @@ AnySession = Annotated[
         autocompletion=complete_session_ids,
     ),
 ]
+Sessions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--session",
+        metavar="ID",
+        help="Only this session; may be repeated.",
+        autocompletion=complete_session_ids,
+    ),
+]
 SnapshotId = Annotated[
     str,
     typer.Argument(
@@ -101,6 +110,13 @@ SnapshotId = Annotated[
 StoreUrl = Annotated[
     str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
 ]
+Text = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEXT",
+        help="The text; - reads it from stdin, without the final newline.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
 Key = Annotated[
@@ -109,6 +125,15 @@ Key = Annotated[
         "--key",
         metavar="KEY",
         help="Makes a retry safe: with the same key, the change is made once.",
+    ),
+]
+Ttl = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=TTL_S_MAX,
+        metavar="SECONDS",
+        help="Expires after this time. Default: never.",
     ),
 ]
 

@@ -12,10 +12,11 @@ from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import (
     Limit,
+    Prefix,
     SessionId,
+    Sessions,
     SnapshotId,
     Where,
-    complete_session_ids,
     complete_snapshot_ids,
 )
 from indelible.cli.output import to_plain
@@ -38,9 +39,7 @@ WIDE_TABLE_COLUMNS = 90
 def sessions(
     call: CommandContext,
     *,
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only ids that begin with this.")
-    ] = "",
+    prefix: Prefix = "",
     status: Annotated[
         list[Status] | None,
         typer.Option(
@@ -200,14 +199,7 @@ def search(
     call: CommandContext,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The words to look for.")],
     *,
-    session: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID",
-            help="Only this session; may be repeated.",
-            autocompletion=complete_session_ids,
-        ),
-    ] = None,
+    session: Sessions = None,
     under: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Only this session and those below it, such as users/ana."),

@@ -20,12 +20,12 @@ import indelible
 from indelible.adapters import langchain_import
 from indelible.cli import WRONG_DATA, phrases, suggestions
 from indelible.cli.command import CommandContext, import_extra, on_store
-from indelible.cli.options import AnySession, DryRun, Prefix, Yes, complete_session_ids
+from indelible.cli.options import AnySession, DryRun, Prefix, Sessions, Yes
 from indelible.cli.output import confirm, show_progress, to_plain
 from indelible.connect import format_target
 from indelible.core.plans.transfer import check_header, open_output, read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
-from indelible.model import CopyReport, Status
+from indelible.model import CopyReport, Status, TransferReport
 from indelible.printable import escape_unseen
 
 STREAM = "-"
@@ -81,6 +81,7 @@ def export(
     with _open_target(file) as target, show_progress("Exporting") as tell:
         report = call.store.export(target, session, prefix=prefix, progress=tell)
     _print_exported(call, file, report, phrases.format_totals(report))
+    _note_damaged(call, report)
     for finding in report.skipped:
         call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
     if report.skipped:
@@ -136,6 +137,13 @@ def import_(
                 report = call.store.import_(source, progress=tell)
     verb = "Would import" if dry_run else "Imported"
     call.out.print_result(report, [f"{verb} {phrases.format_totals(report)}."])
+    _note_damaged(call, report)
+
+
+def _note_damaged(call: CommandContext, report: TransferReport) -> None:
+    if report.damaged:
+        damaged = phrases.format_count(report.damaged, "entry")
+        call.out.note(f"{damaged} cannot be read; a copy has the same bytes.")
 
 
 def _require_name(file: str, what: str) -> None:
@@ -237,15 +245,6 @@ Source = Annotated[
 ]
 Target = Annotated[
     str, typer.Argument(metavar="DST", help="The store to copy to, which may be new.")
-]
-Sessions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--session",
-        metavar="ID",
-        help="Only this session; may be repeated.",
-        autocompletion=complete_session_ids,
-    ),
 ]
 ToNamespace = Annotated[
     str | None,

@@ -106,7 +106,7 @@ def export(
     if session_id is not None:
         require_active(session_id, (yield from perform(ReadHead(session_id))).status)
     _write_line(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
-    entries = snapshots = sessions = 0
+    sessions = entries = snapshots = damaged = 0
     skipped: list[Finding] = []
     for name in names:
         try:
@@ -125,15 +125,20 @@ def export(
         sessions += 1
         entries += counts[0]
         snapshots += counts[1]
+        damaged += counts[2]
         if progress is not None:
             progress(name, entries)
     return TransferReport(
-        sessions=sessions, entries=entries, snapshots=snapshots, skipped=tuple(skipped)
+        sessions=sessions,
+        entries=entries,
+        snapshots=snapshots,
+        damaged=damaged,
+        skipped=tuple(skipped),
     )
 
 
-def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tuple[int, int]]:
-    """Write one session; return how many entries and snapshots it has."""
+def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tuple[int, int, int]]:
+    """Write one session; return how many entries, snapshots and damaged entries it has."""
     head, records, lines, audit_lines, metadata = state
     _write_line(
         write,
@@ -151,7 +156,7 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
             }
         },
     )
-    entries = 0
+    entries = damaged = 0
     start: int | None = head.born
     while start is not None and start < head.end:
         page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_DEFAULT))
@@ -164,8 +169,10 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
             )
         for row in page.rows:
             if row.position < head.end:
-                _write_line(write, {"entry": _format_row(session, head, row)})
+                fields = _format_row(session, head, row)
+                _write_line(write, {"entry": fields})
                 entries += 1
+                damaged += "raw" in fields
         start = page.resume
     for record in records:
         _write_line(write, {"snapshot": record})
@@ -175,7 +182,7 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
         _write_line(write, {"audit": each._asdict()})
     counts = {"entries": entries, "snapshots": len(records), "journal": len(lines)}
     _write_line(write, {"end": {"session": session, **counts}})
-    return entries, len(records)
+    return entries, len(records), damaged
 
 
 class _ExportState(NamedTuple):
@@ -259,7 +266,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
     """Import sessions. Each appears as a whole when it is complete and valid, or not at all."""
     numbered = _number_lines(lines)
     check_header(next(numbered, (1, ""))[1])
-    sessions = entries = snapshots = 0
+    sessions = entries = snapshots = damaged = 0
     number = 1
     incoming: _Incoming | None = None
     try:
@@ -280,6 +287,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
                     progress(check.header.id, entries)
             else:
                 yield from _take_line(number, incoming, kind, fields)
+                damaged += kind == "entry" and "raw" in fields
         if incoming is not None:
             raise FormatError(
                 f"the export is cut off inside session {incoming.name!r}, which was not imported;"
@@ -295,7 +303,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
         raise error.copy(**{"line": number, **error.details, "imported": sessions}) from (
             error.__cause__
         )
-    return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
+    return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots, damaged=damaged)
 
 
 def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
