@@ -96,6 +96,18 @@ def test_help_waits_for_no_engine():
     assert done.stdout.strip() == b"[]"
 
 
+@pytest.mark.parametrize(
+    ("line", "command_there"),
+    [
+        (["check", "mystore:Store", "--seed", "7"], "memory-contract check mystore:Store --seed 7"),
+        (["explain", "a trace"], "memory-contract explain 'a trace'"),
+        (["golden", "diff", "a.db", "b.db"], "snapshot-db diff a.db b.db"),
+    ],
+)
+def test_a_command_of_another_package_is_named(command, line, command_there):
+    assert command_there in command(*line, code=2).err
+
+
 def test_the_command_says_which_extra_it_needs():
     code = (
         "import sys; sys.modules['typer'] = None; sys.modules['rich'] = None\n"
