@@ -228,6 +228,11 @@ def test_a_danger_of_the_engine_is_one_line_without_file_and_line(command, tmp_p
     assert ".py" not in done.err
 
 
+def test_what_has_moved_is_named(command):
+    demo = command("demo", code=2)
+    assert "in a clone of the repository. Run: python -m examples.demo" in demo.err
+
+
 def test_a_file_in_a_folder_that_is_not_there(command):
     told = command("append", "eve", "user", "hi", "--url", "no/such.db", code=4).err
     assert "there is no folder" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from indelible.cli import (
     INTERRUPTED,
     NO_ENGINE,
     WRONG_DATA,
+    WRONG_USAGE,
     change_commands,
     maintenance_commands,
     memory_commands,
@@ -28,7 +30,7 @@ from indelible.cli import (
     timeline,
     transfer_commands,
 )
-from indelible.core.redaction import redact
+from indelible.core.redaction import redact, redact_url
 from indelible.printable import escape_unseen
 
 # Command names of other tools.
@@ -43,6 +45,14 @@ MEANT = {
     "restore": "rollback",
     "cp": "copy",
     "migrate": "copy",
+}
+
+# Commands of other packages and of the repository.
+_KIT = ("check", "cases", "goldfish", "proxy", "explain", "replay", "shrink")
+ELSEWHERE = {
+    **{name: f"memory-contract {name}" for name in _KIT},
+    "golden": "snapshot-db",
+    "demo": "python -m examples.demo",
 }
 
 
@@ -79,6 +89,12 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, or suggest another one."""
+        if args[0] in ELSEWHERE and not ctx.resilient_parsing:
+            command = shlex.join([*ELSEWHERE[args[0]].split(), *map(redact_url, args[1:])])
+            where = "in a clone of the repository" if args[0] == "demo" else "of another package"
+            # Printed without a frame, so that it can be copied.
+            typer.echo(f"This is a command {where}. Run: {command}", err=True)
+            ctx.exit(WRONG_USAGE)
         if args[0] in MEANT and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
         return super().resolve_command(ctx, args)
