@@ -10,12 +10,16 @@ import redis.asyncio
 import indelible
 from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions
 from indelible.backends.redis.keys import build_keys
+from indelible.backends.redis.requests import SendCommands
+from indelible.core.deadline import Deadline
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from tests.support.redis_writers import ProcessWriter, texts
 from tests.support.valkey_cluster import ValkeyCluster
 from tests.support.wait import wait_until
 
 WRITERS = 8
+# The commands by which clients read the map of slots.
+MAPS = ("slots", "shards")
 
 
 @pytest.fixture
@@ -213,6 +217,33 @@ async def test_a_map_that_is_read_while_the_store_is_closed_leaves_no_connection
             lambda: len(client.client_list()) == others,
             what="a connection is still open",
         )
+
+
+def test_requests_that_fail_together_have_the_map_read_once(cluster):
+    backend = RedisBackend(build_options(cluster.url))
+    servers = backend.find_servers()
+    requests = [SendCommands("key", Deadline(20), (("PING",),)) for _ in range(10)]
+    for request in requests:
+        servers.find_channel(request)
+        request.failed = ConnectionError()
+    before = count_maps(cluster)
+    for request in requests:
+        servers.find_channel(request)
+    assert count_maps(cluster) == before + 1
+    # What fails with the new map is a reason to read it again.
+    servers.find_channel(requests[0])
+    assert count_maps(cluster) == before + 2
+    backend.close()
+
+
+def count_maps(cluster):
+    """Count how often clients read the map of slots."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            found = client.info("commandstats")
+            total += sum(found.get(f"cmdstat_cluster|{name}", {}).get("calls", 0) for name in MAPS)
+    return total
 
 
 async def call(function):

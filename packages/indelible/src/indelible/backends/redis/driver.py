@@ -262,7 +262,8 @@ class Cluster(Servers):
         """Return the channel to the server that a request goes to."""
         client = self._connect()
         if request.failed is not None:
-            self._learn(client, request.failed)
+            self._learn(client, request.failed, request.slots)
+        request.slots = client.nodes_manager.slots_cache
         if isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
@@ -280,13 +281,15 @@ class Cluster(Servers):
                 client = self._client = open_cluster(self._options, self._client)
         return client
 
-    def _learn(self, client: Any, failed: BaseException) -> None:
-        """Update the map of slots after a failed attempt."""
+    def _learn(self, client: Any, failed: BaseException, slots: Any) -> None:
+        """Update the map of slots after an attempt with this map failed."""
         manager = client.nodes_manager
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             manager.move_slot(failed)
-        else:
-            with self._lock:
+            return
+        with self._lock:
+            # Another request of the same batch may have had it read again.
+            if slots is manager.slots_cache:
                 manager.initialize()
 
     def close(self) -> None:

@@ -260,7 +260,8 @@ class AsyncCluster(AsyncServers):
         """Return the channel to the server that a request goes to."""
         client = await self._connect()
         if request.failed is not None:
-            await self._learn(client, request.failed)
+            await self._learn(client, request.failed, request.slots)
+        request.slots = client.nodes_manager.slots_cache
         if isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
@@ -278,13 +279,15 @@ class AsyncCluster(AsyncServers):
                 client = self._client = await open_cluster_async(self._options, self._client)
         return client
 
-    async def _learn(self, client: Any, failed: BaseException) -> None:
-        """Update the map of slots after a failed attempt."""
+    async def _learn(self, client: Any, failed: BaseException, slots: Any) -> None:
+        """Update the map of slots after an attempt with this map failed."""
         manager = client.nodes_manager
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             await manager.move_slot(failed)
-        else:
-            async with self._lock:
+            return
+        async with self._lock:
+            # Another request of the same batch may have had it read again.
+            if slots is manager.slots_cache:
                 await manager.initialize()
 
     async def close(self) -> None:
