@@ -189,6 +189,39 @@ async def test_a_redirect_to_a_server_that_the_map_does_not_have_is_followed(tmp
         cluster.stop()
 
 
+async def test_a_server_that_left_and_came_back_has_no_connection_after_its_client_is_closed(
+    tmp_path,
+):
+    cluster = ValkeyCluster(tmp_path / "cluster", {"appendfsync": "no"})
+
+    def is_primary():
+        return looking.role()[0] == b"master"
+
+    try:
+        cluster.start()
+        primary = cluster.primary_of(build_keys("", "s").head)
+        other = next(node for node in cluster.nodes if node is not primary)
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=other.port)
+        async with indelible.open_async(client, timeout_s=20) as store:
+            await store.add_message("s", "user", "one")
+            primary.kill()
+            await asyncio.to_thread(wait_until, lambda: not cluster.lists(primary))
+            await client.nodes_manager.initialize()
+            await store.add_message("s", "user", "two")
+            primary.start()
+            await asyncio.to_thread(cluster.until_whole)
+            with primary.client() as looking:
+                wait_until(lambda: looking.info("replication")["master_link_status"] == "up")
+                looking.execute_command("CLUSTER FAILOVER")
+                wait_until(is_primary, what="it took over")
+            await store.add_message("s", "user", "three")
+        await client.aclose()
+        with primary.client() as looking:
+            wait_until(lambda: len(looking.client_list(_type="normal")) == 1)
+    finally:
+        cluster.stop()
+
+
 @pytest.fixture
 def proxy(cluster):
     """A proxy before the server that is asked for the map of slots."""

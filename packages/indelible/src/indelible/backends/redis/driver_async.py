@@ -232,6 +232,8 @@ class AsyncServers:
         if channel is None:
             channel = AsyncChannel(pool, self._context, writes=writes)
             channel = self.channels.setdefault((name, writes), channel)
+        # A server that left a cluster and came back has another one.
+        channel.pool = pool
         return channel
 
     async def close(self) -> None:
@@ -313,7 +315,7 @@ class AsyncChannel:
     """
 
     def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._context = context
         # Connections of our own: all that are open, and those that no batch uses. One that Ctrl-C
         # kept from being given back is closed with the store.
@@ -351,11 +353,11 @@ class AsyncChannel:
 
     async def _send(self, pendings: list[PendingRequest]) -> None:
         batch = RequestBatch(pendings, self._context)
-        connection = None
+        pool, connection = self.pool, None
         sent = reusable = False
         try:
             async with limit_time_async(batch.left_s):
-                connection = await self._take(batch)
+                connection = await self._take(pool, batch)
                 sent = True
                 await connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
@@ -381,9 +383,9 @@ class AsyncChannel:
             raise
         finally:
             if connection is not None:
-                await self._give_back(connection, reusable=reusable)
+                await self._give_back(pool, connection, reusable=reusable)
 
-    async def _take(self, batch: RequestBatch) -> Any:
+    async def _take(self, pool: Any, batch: RequestBatch) -> Any:
         """Return a connection that is alive."""
         if self._context.owned:
             try:
@@ -391,19 +393,19 @@ class AsyncChannel:
             except IndexError:
                 connection = None
             if connection is not None and await has_ended_async(connection):
-                await self._give_back(connection, reusable=False)
+                await self._give_back(pool, connection, reusable=False)
                 connection = None
             if connection is None:
-                connection = await open_connection_async(self._pool, batch.left_s)
+                connection = await open_connection_async(pool, batch.left_s)
                 self._opened.append(connection)
         else:
-            connection = await self._pool.get_connection()
+            connection = await pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
             set_timeout_async(connection, batch.left_s)
         return connection
 
-    async def _give_back(self, connection: Any, *, reusable: bool) -> None:
+    async def _give_back(self, pool: Any, connection: Any, *, reusable: bool) -> None:
         """Keep a connection for the next batch; close it if replies may still arrive."""
         if self._closed and self._context.owned:
             reusable = False
@@ -413,7 +415,7 @@ class AsyncChannel:
         if not self._context.owned:
             if reusable and not self._context.simulated:
                 set_timeout_async(connection, None)
-            await self._pool.release(connection)
+            await pool.release(connection)
         elif reusable:
             self._idle.append(connection)
         else:
