@@ -10,12 +10,16 @@ import redis.asyncio
 import indelible
 from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions
 from indelible.backends.redis.keys import build_keys
+from indelible.backends.redis.requests import SendCommands
+from indelible.core.deadline import Deadline
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from tests.support.redis_writers import ProcessWriter, texts
 from tests.support.valkey_cluster import ValkeyCluster
 from tests.support.wait import wait_until
 
 WRITERS = 8
+# The commands by which clients read the map of slots.
+MAPS = ("slots", "shards")
 
 
 @pytest.fixture
@@ -185,6 +189,39 @@ async def test_a_redirect_to_a_server_that_the_map_does_not_have_is_followed(tmp
         cluster.stop()
 
 
+async def test_a_server_that_left_and_came_back_has_no_connection_after_its_client_is_closed(
+    tmp_path,
+):
+    cluster = ValkeyCluster(tmp_path / "cluster", {"appendfsync": "no"})
+
+    def is_primary():
+        return looking.role()[0] == b"master"
+
+    try:
+        cluster.start()
+        primary = cluster.primary_of(build_keys("", "s").head)
+        other = next(node for node in cluster.nodes if node is not primary)
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=other.port)
+        async with indelible.open_async(client, timeout_s=20) as store:
+            await store.add_message("s", "user", "one")
+            primary.kill()
+            await asyncio.to_thread(wait_until, lambda: not cluster.lists(primary))
+            await client.nodes_manager.initialize()
+            await store.add_message("s", "user", "two")
+            primary.start()
+            await asyncio.to_thread(cluster.until_whole)
+            with primary.client() as looking:
+                wait_until(lambda: looking.info("replication")["master_link_status"] == "up")
+                looking.execute_command("CLUSTER FAILOVER")
+                wait_until(is_primary, what="it took over")
+            await store.add_message("s", "user", "three")
+        await client.aclose()
+        with primary.client() as looking:
+            wait_until(lambda: len(looking.client_list(_type="normal")) == 1)
+    finally:
+        cluster.stop()
+
+
 @pytest.fixture
 def proxy(cluster):
     """A proxy before the server that is asked for the map of slots."""
@@ -213,6 +250,33 @@ async def test_a_map_that_is_read_while_the_store_is_closed_leaves_no_connection
             lambda: len(client.client_list()) == others,
             what="a connection is still open",
         )
+
+
+def test_requests_that_fail_together_have_the_map_read_once(cluster):
+    backend = RedisBackend(build_options(cluster.url))
+    servers = backend.find_servers()
+    requests = [SendCommands("key", Deadline(20), (("PING",),)) for _ in range(10)]
+    for request in requests:
+        servers.find_channel(request)
+        request.failed = ConnectionError()
+    before = count_maps(cluster)
+    for request in requests:
+        servers.find_channel(request)
+    assert count_maps(cluster) == before + 1
+    # What fails with the new map is a reason to read it again.
+    servers.find_channel(requests[0])
+    assert count_maps(cluster) == before + 2
+    backend.close()
+
+
+def count_maps(cluster):
+    """Count how often clients read the map of slots."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            found = client.info("commandstats")
+            total += sum(found.get(f"cmdstat_cluster|{name}", {}).get("calls", 0) for name in MAPS)
+    return total
 
 
 async def call(function):

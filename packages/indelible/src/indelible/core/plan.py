@@ -43,16 +43,19 @@ def perform(op: Operation[R]) -> Plan[R]:
     return answer
 
 
-def send_until_known(op: Operation[R], again: Operation[R], **details: str) -> Plan[tuple[R, bool]]:
+def send_until_known(
+    op: Operation[R], again: Callable[[], Operation[R]], **details: str
+) -> Plan[tuple[R, bool]]:
     """Send an operation until its outcome is known; return its result, and whether it was repeated.
 
-    `again` is sent after a lost reply: the same operation, which finds by its key or id what an
-    earlier attempt has written. If the outcome stays unknown, the error says so, with `details`.
+    `again` builds what is sent after a lost reply: the same operation, which finds by its key or id
+    what an earlier attempt has written. If the outcome stays unknown, the error says so, with
+    `details`.
     """
     unknown: OutcomeUnknownError | None = None
     for _ in range(APPEND_ATTEMPTS_MAX):
         try:
-            result = yield from perform(op if unknown is None else again)
+            result: R = yield op if unknown is None else again()
         except OutcomeUnknownError as error:
             unknown = error
             if error.details.get("exhausted"):

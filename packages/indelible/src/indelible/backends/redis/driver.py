@@ -234,6 +234,8 @@ class Servers:
         if channel is None:
             channel = Channel(pool, self._context, writes=writes)
             channel = self.channels.setdefault((name, writes), channel)
+        # A server that left a cluster and came back has another one.
+        channel.pool = pool
         return channel
 
     def close(self) -> None:
@@ -262,7 +264,8 @@ class Cluster(Servers):
         """Return the channel to the server that a request goes to."""
         client = self._connect()
         if request.failed is not None:
-            self._learn(client, request.failed)
+            self._learn(client, request.failed, request.slots)
+        request.slots = client.nodes_manager.slots_cache
         if isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
@@ -280,13 +283,15 @@ class Cluster(Servers):
                 client = self._client = open_cluster(self._options, self._client)
         return client
 
-    def _learn(self, client: Any, failed: BaseException) -> None:
-        """Update the map of slots after a failed attempt."""
+    def _learn(self, client: Any, failed: BaseException, slots: Any) -> None:
+        """Update the map of slots after an attempt with this map failed."""
         manager = client.nodes_manager
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             manager.move_slot(failed)
-        else:
-            with self._lock:
+            return
+        with self._lock:
+            # Another request of the same batch may have had it read again.
+            if slots is manager.slots_cache:
                 manager.initialize()
 
     def close(self) -> None:
@@ -312,7 +317,7 @@ class Channel:
     """
 
     def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._context = context
         # Connections of our own: all that are open, and those that no batch uses. One that Ctrl-C
         # kept from being given back is closed with the store.
@@ -350,11 +355,11 @@ class Channel:
 
     def _send(self, pendings: list[PendingRequest]) -> None:
         batch = RequestBatch(pendings, self._context)
-        connection = None
+        pool, connection = self.pool, None
         sent = reusable = False
         try:
             with limit_time(batch.left_s):
-                connection = self._take(batch)
+                connection = self._take(pool, batch)
                 sent = True
                 connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
@@ -380,9 +385,9 @@ class Channel:
             raise
         finally:
             if connection is not None:
-                self._give_back(connection, reusable=reusable)
+                self._give_back(pool, connection, reusable=reusable)
 
-    def _take(self, batch: RequestBatch) -> Any:
+    def _take(self, pool: Any, batch: RequestBatch) -> Any:
         """Return a connection that is alive."""
         if self._context.owned:
             try:
@@ -390,19 +395,19 @@ class Channel:
             except IndexError:
                 connection = None
             if connection is not None and has_ended(connection):
-                self._give_back(connection, reusable=False)
+                self._give_back(pool, connection, reusable=False)
                 connection = None
             if connection is None:
-                connection = open_connection(self._pool, batch.left_s)
+                connection = open_connection(pool, batch.left_s)
                 self._opened.append(connection)
         else:
-            connection = self._pool.get_connection()
+            connection = pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
             set_timeout(connection, batch.left_s)
         return connection
 
-    def _give_back(self, connection: Any, *, reusable: bool) -> None:
+    def _give_back(self, pool: Any, connection: Any, *, reusable: bool) -> None:
         """Keep a connection for the next batch; close it if replies may still arrive."""
         if self._closed and self._context.owned:
             reusable = False
@@ -412,7 +417,7 @@ class Channel:
         if not self._context.owned:
             if reusable and not self._context.simulated:
                 set_timeout(connection, None)
-            self._pool.release(connection)
+            pool.release(connection)
         elif reusable:
             self._idle.append(connection)
         else:

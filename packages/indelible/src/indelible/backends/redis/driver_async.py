@@ -232,6 +232,8 @@ class AsyncServers:
         if channel is None:
             channel = AsyncChannel(pool, self._context, writes=writes)
             channel = self.channels.setdefault((name, writes), channel)
+        # A server that left a cluster and came back has another one.
+        channel.pool = pool
         return channel
 
     async def close(self) -> None:
@@ -260,7 +262,8 @@ class AsyncCluster(AsyncServers):
         """Return the channel to the server that a request goes to."""
         client = await self._connect()
         if request.failed is not None:
-            await self._learn(client, request.failed)
+            await self._learn(client, request.failed, request.slots)
+        request.slots = client.nodes_manager.slots_cache
         if isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
@@ -278,13 +281,15 @@ class AsyncCluster(AsyncServers):
                 client = self._client = await open_cluster_async(self._options, self._client)
         return client
 
-    async def _learn(self, client: Any, failed: BaseException) -> None:
-        """Update the map of slots after a failed attempt."""
+    async def _learn(self, client: Any, failed: BaseException, slots: Any) -> None:
+        """Update the map of slots after an attempt with this map failed."""
         manager = client.nodes_manager
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             await manager.move_slot(failed)
-        else:
-            async with self._lock:
+            return
+        async with self._lock:
+            # Another request of the same batch may have had it read again.
+            if slots is manager.slots_cache:
                 await manager.initialize()
 
     async def close(self) -> None:
@@ -310,7 +315,7 @@ class AsyncChannel:
     """
 
     def __init__(self, pool: Any, context: RedisContext, *, writes: bool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._context = context
         # Connections of our own: all that are open, and those that no batch uses. One that Ctrl-C
         # kept from being given back is closed with the store.
@@ -348,11 +353,11 @@ class AsyncChannel:
 
     async def _send(self, pendings: list[PendingRequest]) -> None:
         batch = RequestBatch(pendings, self._context)
-        connection = None
+        pool, connection = self.pool, None
         sent = reusable = False
         try:
             async with limit_time_async(batch.left_s):
-                connection = await self._take(batch)
+                connection = await self._take(pool, batch)
                 sent = True
                 await connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
@@ -378,9 +383,9 @@ class AsyncChannel:
             raise
         finally:
             if connection is not None:
-                await self._give_back(connection, reusable=reusable)
+                await self._give_back(pool, connection, reusable=reusable)
 
-    async def _take(self, batch: RequestBatch) -> Any:
+    async def _take(self, pool: Any, batch: RequestBatch) -> Any:
         """Return a connection that is alive."""
         if self._context.owned:
             try:
@@ -388,19 +393,19 @@ class AsyncChannel:
             except IndexError:
                 connection = None
             if connection is not None and await has_ended_async(connection):
-                await self._give_back(connection, reusable=False)
+                await self._give_back(pool, connection, reusable=False)
                 connection = None
             if connection is None:
-                connection = await open_connection_async(self._pool, batch.left_s)
+                connection = await open_connection_async(pool, batch.left_s)
                 self._opened.append(connection)
         else:
-            connection = await self._pool.get_connection()
+            connection = await pool.get_connection()
         # A simulated connection has no socket.
         if not self._context.simulated:
             set_timeout_async(connection, batch.left_s)
         return connection
 
-    async def _give_back(self, connection: Any, *, reusable: bool) -> None:
+    async def _give_back(self, pool: Any, connection: Any, *, reusable: bool) -> None:
         """Keep a connection for the next batch; close it if replies may still arrive."""
         if self._closed and self._context.owned:
             reusable = False
@@ -410,7 +415,7 @@ class AsyncChannel:
         if not self._context.owned:
             if reusable and not self._context.simulated:
                 set_timeout_async(connection, None)
-            await self._pool.release(connection)
+            await pool.release(connection)
         elif reusable:
             self._idle.append(connection)
         else:

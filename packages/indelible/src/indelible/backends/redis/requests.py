@@ -71,6 +71,8 @@ class SendCommands(Operation[list[Any]]):
     commands: tuple[Command, ...]
     # Why the attempt before failed: a cluster's client learns from it where the keys are.
     failed: BaseException | None = None
+    # The map of slots that it used.
+    slots: Any = None
 
     write: ClassVar = False
     is_append: ClassVar = False
@@ -104,6 +106,8 @@ class ScriptCall(Operation[Any]):
     by_text: bool = False
     # Why the attempt before failed: a cluster's client learns from it where the keys are.
     failed: BaseException | None = None
+    # The map of slots that it used.
+    slots: Any = None
     # The last arguments of an audited script.
     stamp: tuple[Argument, ...] = ()
 

@@ -453,7 +453,9 @@ def _try_change(
     for _ in range(VIEW_ATTEMPTS_MAX):
         if keyed:
             find = FindChange(session, change, key)
-            done, _ = yield from send_until_known(find, find, key=key, session=session)
+            done, _ = yield from send_until_known(
+                find, partial(replace, find), key=key, session=session
+            )
             if done is not None:
                 return _build_result(session, done, replayed=True)
         try:
@@ -480,8 +482,12 @@ def _try_change(
                     expected,
                     undoes=undoes,
                 )
-            first, again = replace(op, fresh=fresh), replace(op, fresh=False)
-            answer, _ = yield from send_until_known(first, again, key=key, session=session)
+            answer, _ = yield from send_until_known(
+                replace(op, fresh=fresh),
+                partial(replace, op, fresh=False),
+                key=key,
+                session=session,
+            )
             return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
