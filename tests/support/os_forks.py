@@ -290,3 +290,24 @@ def _run_to_the_end(*works: Callable[[], None]) -> None:
     for thread in threads:
         thread.join(STUCK_S)
         assert not thread.is_alive(), "the parent is stuck"
+
+
+def fork_while_a_thread_uses_memory(_path: str) -> list[Any]:
+    """Fork while another thread is inside of a store in memory; return what the child wrote."""
+    inside, go_on, parent = threading.Event(), threading.Event(), os.getpid()
+
+    def clock() -> float:
+        if threading.current_thread() is not threading.main_thread() and os.getpid() == parent:
+            inside.set()
+            go_on.wait(STUCK_S)
+        return 1_700_000_000.0
+
+    with indelible.open("memory:", clock=clock) as store:
+        thread = threading.Thread(target=store.add_message, args=("s", "user", "one"))
+        thread.start()
+        assert inside.wait(STUCK_S)
+        try:
+            return Child(lambda: [store.add_message("c", "user", "two").positions.start]).answer()
+        finally:
+            go_on.set()
+            thread.join()

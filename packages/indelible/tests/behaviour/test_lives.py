@@ -376,3 +376,19 @@ def test_an_active_session_keeps_its_life_when_its_neighbours_end(store, clock):
     assert store.list_sessions().ids == ["b"]
     (receipt,) = say(store, "b", "there")
     assert receipt.positions == range(1, 2)
+
+
+@pytest.mark.parametrize("moment", [None, "now", math.nan, math.inf, -1, 1e12, 2**70])
+def test_a_time_that_is_no_date_is_refused(store, clock, moment):
+    store.add_message("s", "user", "one")
+    start, clock.now_s = clock.now_s, moment
+    for use in (
+        lambda: store.add_message("s", "user", "two"),
+        lambda: store.save_snapshot("s"),
+        lambda: store.get_history("s"),
+    ):
+        with pytest.raises(UsageError, match="the clock says"):
+            use()
+    clock.now_s = start
+    assert [message.content for message in store.get_history("s")] == ["one"]
+    assert store.verify().findings == ()

@@ -14,6 +14,10 @@ def test_parent_and_child_each_note_their_own_reads(path):
     assert lines == [("append", 1), ("read", 2), ("read", 3)]
 
 
+def test_a_child_is_not_stuck_behind_a_thread_that_used_memory(path):
+    assert in_another_process(os_forks.fork_while_a_thread_uses_memory, path) == [0]
+
+
 # Each runs in a process of its own, so that what is forked is not the one that runs the tests.
 @pytest.mark.parametrize(
     "fork",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import random
+from contextlib import suppress
 
 import pytest
 
 import indelible
 from indelible import CorruptEntryError, FormatError, MemoryStoreError
+from indelible.backends.sqlite import checksums
 from tests.support.sqlite.seams import beside, forging
 
 SESSION = "session"
@@ -388,3 +391,63 @@ def test_an_entry_whose_outline_was_damaged_travels_raw(store, path, tmp_path):
         assert other.import_(target).sessions == 1
         assert not other.verify().ok
         assert [message.content for message in other.get_history(SESSION)] == TOLD
+
+
+TYPED = [
+    ("session", "born"),
+    ("session", "created_at"),
+    *(("entry", name) for name in ("written_at", "deadline", "batch_size", "generation")),
+    *(("entry", name) for name in ("payload", "call_ids", "key")),
+    ("audit", "line"),
+    ("audit", "hash"),
+]
+
+
+def damage_type(path, table, column, value):
+    """Write a value of another type, which the table does not declare."""
+    with beside(path) as file:
+        checksums.register(file)
+        schema = file.execute("SELECT sql, name FROM sqlite_schema WHERE sql <> ''").fetchall()
+        file.execute("PRAGMA writable_schema = ON")
+        for word in ("STRICT", "NOT NULL"):
+            file.execute(
+                "UPDATE sqlite_schema SET sql = replace(sql, ?, '') WHERE name = ?", (word, table)
+            )
+    with beside(path) as file:
+        checksums.register(file)
+        file.execute(f"UPDATE {table} SET {column} = {value}")
+        file.execute("PRAGMA writable_schema = ON")
+        for sql, name in schema:
+            file.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, name))
+
+
+@pytest.mark.parametrize("value", ["'text'", "7", "2.5", "x'00ff'", "NULL"])
+@pytest.mark.parametrize(("table", "column"), TYPED)
+def test_a_value_of_another_type_is_a_typed_error(path, table, column, value):
+    options = {"audit": True, "audit_key": b"a secret of the tests"}
+    with indelible.open(path, **options) as store:
+        for number in range(3):
+            store.add_message("s", "user", f"message {number}", key=f"k{number}", ttl=1000)
+        store.add_tool_call("s", "c1", "search")
+        store.remember("s", "fact", id="m")
+        store.clear("s", key="c")
+        store.undo("s")
+    damage_type(path, table, column, value)
+    with indelible.open(path, **options) as store:
+        for use in (
+            lambda: store.get_history("s"),
+            lambda: store.get_history("s", on_corrupt="quarantine"),
+            lambda: store.get_memory("s", "m"),
+            lambda: store.search("message"),
+            lambda: store.timeline("s"),
+            lambda: store.list_sessions(order="created", expired=True),
+            lambda: store.audit_log("s"),
+            store.verify,
+            lambda: store.export(io.StringIO()),
+            lambda: store.add_message("s", "user", "message 1", key="k1"),
+            store.repair,
+            lambda: store.vacuum(undo_window=0),
+            lambda: store.forget("s"),
+        ):
+            with suppress(MemoryStoreError):
+                use()

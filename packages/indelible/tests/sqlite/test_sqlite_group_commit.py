@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, UnavailableError
+from indelible.core import rules
 from indelible.core.batcher import Pending
 from indelible.core.codec import encode_text
 from indelible.core.embedded import GROUP_MAX, NO_DEADLINE
@@ -146,29 +147,24 @@ def test_a_damaged_session_does_not_undo_its_neighbours(path, seam):
         assert contents(store, "healthy") == ["before", "after"]
 
 
-def test_a_programming_error_in_one_plan_tells_its_neighbours_the_truth(path, seam):
+def test_a_programming_error_in_one_plan_tells_its_neighbours_the_truth(path, seam, monkeypatch):
     calls = 0
+    refuse_if_full = rules.refuse_if_full
 
-    def clock() -> float:
+    def break_third(*args):
         nonlocal calls
         calls += 1
-        if calls == broken_call:
+        if calls == 3:
             raise ZeroDivisionError
-        return 1_700_000_000.0
+        refuse_if_full(*args)
 
-    broken_call = -1
-    with blocking(path, seam=seam, clock=clock) as store:
+    with blocking(path, seam=seam) as store:
         store.add_message("shared", "user", "zero")
-
-        def break_clock():
-            nonlocal broken_call
-            broken_call = calls + 3
-
         futures = group(
             store,
             seam,
             [adding(store, "shared", f"message {n}") for n in range(4)],
-            arm=break_clock,
+            arm=lambda: monkeypatch.setattr(rules, "refuse_if_full", break_third),
         )
         errors = [future.exception() for future in futures]
         assert [type(error) for error in errors].count(ZeroDivisionError) == 1

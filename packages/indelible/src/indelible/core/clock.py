@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from indelible.errors import FormatError
+from indelible.core.limits import MILLISECONDS_MAX
+from indelible.errors import FormatError, UsageError
 
 # Seconds since the epoch.
 Clock = Callable[[], float]
@@ -21,7 +22,10 @@ def system_clock() -> float:
 
 def read_clock_ms(clock: Clock) -> int:
     """Return the time in whole milliseconds, as engines store it."""
-    return int(clock() * 1000)
+    now_s = clock()
+    if isinstance(now_s, (int, float)) and 0 <= now_s * 1000 <= MILLISECONDS_MAX:
+        return int(now_s * 1000)
+    raise UsageError(f"the clock says {now_s!r}, which is no time of a date", value=now_s)
 
 
 def to_datetime(at_ms: int) -> datetime:

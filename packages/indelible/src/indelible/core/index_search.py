@@ -228,7 +228,8 @@ class _Reader:
     def _find_state(self, entry_id: int) -> SessionMatches | None:
         """Find the state of its session that shows an entry; None if it is hidden."""
         number, position = split_entry_id(entry_id)
-        state = self._states[number]
+        # A damaged index may name an entry of a session that was not found.
+        state = self._states.get(number)
         if state is None or not view.contains(state.frozen.extents, position, position + 1):
             return None
         return state

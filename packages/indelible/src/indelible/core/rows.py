@@ -100,7 +100,7 @@ def decode_links(text: str | None) -> tuple[str, ...]:
         return ()
     try:
         call_ids = json.loads(text)
-    except RecursionError as error:
+    except (RecursionError, TypeError) as error:
         raise ValueError(text) from error
     if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
         raise ValueError(text)

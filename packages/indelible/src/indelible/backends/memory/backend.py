@@ -10,6 +10,7 @@ import threading
 from typing import Any, TypeVar
 
 from indelible.backends.memory.transaction import MemoryDatabase, MemoryTransaction
+from indelible.core import fork
 from indelible.core.clock import Clock
 from indelible.core.cursors import create_secret
 from indelible.core.handlers import READS, WRITES, perform_operation
@@ -41,10 +42,15 @@ class MemoryBackend:
     """Performs operations on plain Python values, under one lock."""
 
     def __init__(self, *, clock: Clock) -> None:
-        self._lock = threading.Lock()
+        self._renew_lock()
         self._database = MemoryDatabase(clock)
         self._cursor_key = create_secret()
         self._closed = False
+        # A thread that held the lock does not exist in a forked child.
+        fork.register(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def perform(self, op: Operation[R]) -> R:
         """Perform one operation, atomically."""

@@ -30,6 +30,14 @@ CONTENT: Final = (
     f"CASE WHEN {_SALTED} BETWEEN 0 AND {CHECKSUM_MASK}"
     f" THEN ({_SALTED} - :salt) & {CHECKSUM_MASK} ELSE -1 END"
 )
+# Damage to the type of a value makes it another one than its table declares. It is read as what is
+# declared, and its checksum then does not match.
+PAYLOAD: Final = "ifnull(CAST(payload AS BLOB), x'')"
+
+
+def cast_number(column: str) -> str:
+    """Build the SQL expression of a whole number that may be damaged."""
+    return f"ifnull(CAST({column} AS INTEGER), 0)"
 
 
 def is_intact(table: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indelible.backends.sqlite.checksums import CONTENT, FIELDS, is_intact
+from indelible.backends.sqlite.checksums import CONTENT, FIELDS, PAYLOAD, is_intact
 from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.transaction import PARTS, SESSION_NUMBER_MAX
@@ -14,7 +14,7 @@ _ENDED_BY_DAMAGE = f"""
     SELECT name, id & 4294967295 FROM (SELECT number, born, namespace, name FROM session) JOIN entry
     ON id = (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
     WHERE id >= (number << 32 | born) AND deadline <= ?
-    AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)
+    AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum({PAYLOAD})
     LIMIT ?"""
 # A damaged file may have very many of them.
 _NAMED_MAX = 100

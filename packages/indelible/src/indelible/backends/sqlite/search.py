@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from typing import Final
 
-from indelible.backends.sqlite.checksums import CONTENT
+from indelible.backends.sqlite.checksums import CONTENT, PAYLOAD, cast_number
 from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.text_index import format_term, read_totals
 from indelible.core.checksums import CHECKSUM_MASK, compute_session_salt
@@ -44,8 +44,8 @@ _SIMILARITIES: Final = f"""
     FROM entry_vector WHERE entry >= ?2 AND entry < ?3 AND embedder = ?4"""
 # The caller subtracts the salt of the session.
 _READ: Final = f"""
-    SELECT id, kind, written_at, payload, {CONTENT.replace(":salt", "0")} FROM entry
-    WHERE id IN (SELECT value FROM json_each(?))"""
+    SELECT id, kind, {cast_number("written_at")}, {PAYLOAD}, {CONTENT.replace(":salt", "0")}
+    FROM entry WHERE id IN (SELECT value FROM json_each(?))"""
 
 
 def find_scope(db: SqliteConnection, op: FindMatches) -> SearchScope:

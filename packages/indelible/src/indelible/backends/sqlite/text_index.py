@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from indelible.backends.sqlite.checksums import PAYLOAD
 from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core.codec import SEARCHED_KINDS, parse_indexed
 from indelible.core.limits import LOG_ENTRIES_MAX
@@ -28,12 +29,12 @@ _ADD_VECTOR: Final = "INSERT INTO entry_vector VALUES (?, ?, ?)"
 _ADD_UNINDEXED: Final = "INSERT OR IGNORE INTO unindexed VALUES (?)"
 _REMOVE_TEXT: Final = "INSERT INTO entry_words (entry_words, rowid, words) VALUES ('delete', ?, ?)"
 _COUNT_WAITING: Final = "SELECT count(*) FROM (SELECT 1 FROM unindexed LIMIT ?)"
-_WAITING: Final = """
-    SELECT id, kind, payload FROM unindexed JOIN entry ON id = entry
+_WAITING: Final = f"""
+    SELECT id, kind, {PAYLOAD} FROM unindexed JOIN entry ON id = entry
     WHERE entry >= ? ORDER BY entry LIMIT ?"""
 # FTS5 has a row in this table for each row of the index.
-_INDEXED: Final = """
-    SELECT words.id, kind, payload, sz, embedder, vector FROM entry_words_docsize AS words
+_INDEXED: Final = f"""
+    SELECT words.id, kind, {PAYLOAD}, sz, embedder, vector FROM entry_words_docsize AS words
     LEFT JOIN entry ON entry.id = words.id LEFT JOIN entry_vector ON entry = words.id
     WHERE words.id >= ? AND words.id < ? ORDER BY words.id"""
 _MISSING: Final = f"""
@@ -95,7 +96,7 @@ def remove_entries(db: SqliteConnection, low: int, high: int) -> None:
     """Remove entries that are about to be deleted or replaced."""
     texts: list[tuple[int, str]] = []
     for entry_id, number, payload, *_ in db.execute(_INDEXED, (low, high)):
-        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload or b"")
+        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload)
         if indexed is None:
             # The words of a damaged entry are unknown and cannot be removed: start the index anew.
             drop_indexes(db)
@@ -159,7 +160,7 @@ def agrees_with_entries(db: SqliteConnection, session: int) -> bool:
     """Return whether the indexes agree with the entries of a session, which are not damaged."""
     low, high = session << 32, (session << 32) + LOG_ENTRIES_MAX
     for _, number, payload, size, embedder, vector in db.execute(_INDEXED, (low, high)):
-        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload or b"")
+        indexed = parse_indexed(KIND_BY_NUMBER.get(number), payload)
         if indexed is None or _parse_integers(size) != [len(list_terms(indexed.text))]:
             return False
         packed = None if indexed.vector is None else pack_unit(indexed.vector)

@@ -13,8 +13,10 @@ from indelible.backends.sqlite import search, text_index
 from indelible.backends.sqlite.checksums import (
     CONTENT,
     FIELDS,
+    PAYLOAD,
     build_damage_error,
     build_insert,
+    cast_number,
     is_intact,
 )
 from indelible.backends.sqlite.connection import Rows, SqliteConnection
@@ -88,11 +90,12 @@ _LAST_ACTIVITY = f"""
 # A session's row, its newest entry, and where its newest batch ends. Scalar subqueries are a seek
 # each; a join is not.
 _COLUMNS = f"""
-    SELECT {FIELDS["session"]}, session.checksum, {_LAST_ACTIVITY},
+    SELECT {FIELDS["session"]}, session.checksum, CAST({_LAST_ACTIVITY} AS INTEGER),
         (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
-        (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
-        (SELECT id + batch_size FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
-            AND batch_size > 0 ORDER BY id DESC LIMIT 1)"""
+        CAST((SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
+            AS INTEGER),
+        CAST((SELECT id + batch_size FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
+            AND batch_size > 0 ORDER BY id DESC LIMIT 1) AS INTEGER)"""
 _FIND_SESSION = f"{_COLUMNS} FROM session WHERE namespace = ? AND name = ?"
 # For each order: its index, what a page begins after, and the terms. {0} is > or <.
 _ORDERS = {
@@ -146,7 +149,7 @@ _SAVE_SESSION = """
         checksum = ?
     WHERE number = ?"""
 _CHECK_NEWEST_ENTRY = f"""
-    SELECT {CONTENT} = content_checksum(payload) FROM entry WHERE id = :id"""
+    SELECT {CONTENT} = content_checksum({PAYLOAD}) FROM entry WHERE id = :id"""
 
 _INSERT_ENTRY = """
     INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, call_ids,
@@ -157,15 +160,16 @@ _REPLACE_ENTRY = _INSERT_ENTRY.replace("INSERT", "INSERT OR REPLACE", 1)
 # kind was damaged, must not look like one that was not asked for. (A part of an empty blob is NULL
 # to SQLite.)
 _READ_ENTRIES = f"""
-    SELECT id, kind, written_at,
+    SELECT id, kind, {cast_number("written_at")},
         CASE WHEN kind BETWEEN 1 AND {len(KIND_BY_NUMBER)} AND NOT ? >> kind & 1
-            THEN ifnull(substr(payload, 1, {KIND_BYTES}), x'') ELSE payload END,
+            THEN ifnull(substr({PAYLOAD}, 1, {KIND_BYTES}), x'') ELSE {PAYLOAD} END,
         {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id"""
 _READ_ENTRIES_BACKWARDS = _READ_ENTRIES + " DESC"
 _READ_LOG = f"""
-    SELECT id & {POSITION_MASK}, kind, written_at, deadline, batch_size, generation, keep, key,
-        call_ids, answer_ids, payload, {CONTENT}
+    SELECT id & {POSITION_MASK}, kind, {cast_number("written_at")}, CAST(deadline AS INTEGER),
+        {cast_number("batch_size")}, {cast_number("generation")}, keep, CAST(key AS TEXT), call_ids,
+        answer_ids, {PAYLOAD}, {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _READ_OUTLINES = f"""
     SELECT id & {POSITION_MASK}, kind, length(payload), keep, call_ids, answer_ids FROM entry
@@ -187,12 +191,13 @@ _FIND_NEWER = f"""
         AND {_ITEM} = (SELECT {_ITEM} FROM entry WHERE id = ?1) AND -id < -?1
     ORDER BY -id LIMIT ?2"""
 
-_KEYS = """
-    SELECT key, id & 4294967295, batch_size, generation FROM entry WHERE id >= ? AND id < ?"""
+_KEY_USE = f"""
+    SELECT key, id & 4294967295, {cast_number("batch_size")}, {cast_number("generation")}
+    FROM entry"""
+_KEYS = f"{_KEY_USE} WHERE id >= ? AND id < ?"
 _READ_KEYS = _KEYS + " AND key IS NOT NULL ORDER BY id DESC LIMIT ?"
 _FIND_GENERATED_KEY = _KEYS + " AND key = ? ORDER BY id DESC LIMIT 1"
-_FIND_CALLERS_KEY = f"""
-    SELECT key, id & 4294967295, batch_size, generation FROM entry
+_FIND_CALLERS_KEY = f"""{_KEY_USE}
     WHERE id >> 32 = ? AND key = ? AND substr(key, 1, 1) <> '{MADE_PREFIX}' AND id >= ?
     ORDER BY id DESC LIMIT 1"""
 _FIND_KEPT_KEY = f"""
@@ -387,7 +392,7 @@ class SqliteTransaction(Transaction):
                 rows.append((entry_id, number, written_at, payload, content))
             elif not has_kind(kind, payload):
                 ((whole,),) = self._db.execute(
-                    "SELECT payload FROM entry WHERE id = ?", (entry_id,)
+                    f"SELECT {PAYLOAD} FROM entry WHERE id = ?", (entry_id,)
                 )
                 rows.append((entry_id, number, written_at, whole, content))
         return rows
@@ -625,7 +630,8 @@ class SqliteTransaction(Transaction):
         return [name for (name,) in self._db.execute(names, (self._db.namespace,))]
 
     def read_audit(self, session: str, start: int | None, limit: int) -> list[StoredLine]:
-        lines = "SELECT number, line, hash FROM audit WHERE namespace = ? AND session = ?"
+        lines = """SELECT number, ifnull(CAST(line AS TEXT), ''), ifnull(CAST(hash AS TEXT), '')
+            FROM audit WHERE namespace = ? AND session = ?"""
         name = (self._db.namespace, session)
         if start is None:
             rows = self._db.execute(f"{lines} ORDER BY number DESC LIMIT 1", name)
@@ -660,6 +666,11 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
     checksum, last_activity, newest_id, newest_deadline, batch_stop = fields[-5:]
     number, _, name, life, born, staged, generation, tail, deadline, *rest = stored
     created_at, _, vacuums, forked_from, metadata, extents = rest
+    if _compute_session_checksum(*stored) != checksum:
+        # Nothing else of it can be trusted, not even the types.
+        created_at = created_at if isinstance(created_at, int) else 0
+        unknown = 0, 0, 0, None, True, view.View(), created_at, last_activity
+        return SessionRow(str(name), "", *unknown, number=number), False
     end, start_id = born, number << POSITION_BITS
     # Before the first entry of a session, the newest one below is another session's.
     if newest_id is not None and newest_id >= start_id + born:
@@ -669,13 +680,11 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
         end = min(stop - start_id, LOG_ENTRIES_MAX)
         deadline = newest_deadline
-    intact = _compute_session_checksum(*stored) == checksum
-    shown = view.View()
+    shown, readable = view.View(), True
     try:
-        if intact:
-            shown = view.build_view(_decode_extents(extents), tail)
+        shown = view.build_view(_decode_extents(extents), tail)
     except FormatError:
-        intact = False
+        readable = False
     row = SessionRow(
         name,
         build_token(number, life),
@@ -693,7 +702,7 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         number,
         life,
     )
-    return row, intact
+    return row, readable
 
 
 def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
