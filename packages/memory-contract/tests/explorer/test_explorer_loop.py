@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -270,10 +271,13 @@ def test_subprocesses_work_and_are_noticed():
 
 
 def test_threads_are_noticed():
-    async def in_executor():
-        return await asyncio.to_thread(threading.get_ident)
+    with ThreadPoolExecutor(1) as pool:
 
-    other, loop = run_exploring(in_executor)
+        async def in_executor():
+            # The event loop shuts down only an executor of its own, which would show, too.
+            return await asyncio.get_running_loop().run_in_executor(pool, threading.get_ident)
+
+        other, loop = run_exploring(in_executor)
     assert other != threading.get_ident()
     assert not loop.is_exact
 

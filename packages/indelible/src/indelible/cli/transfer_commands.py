@@ -83,7 +83,7 @@ def export(
     _print_exported(call, file, report, phrases.format_totals(report))
     _note_damaged(call, report)
     for finding in report.skipped:
-        call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
+        call.out.note(f"Session {finding.session_id!r}: {finding.what}")
     if report.skipped:
         raise typer.Exit(WRONG_DATA)
 

@@ -24,6 +24,8 @@ _LONG_TTL_S: Final = 3600.0
 _GRACE_NS: Final = 20_000_000
 # How often a longer time to live is tried on a slow machine.
 _TRIES: Final = 3
+# Sessions live no longer for a store that frees them late: the case would take minutes.
+_LATE_S_MAX: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ def ttl_begins_anew_as_declared(context: CaseContext) -> None:
     by_read = context.adapter.ttl_refreshed_by == "read"
     attempt = _check_renewal_by_read if by_read else _check_renewal_by_append
     # So long that a life which is renewed by mistake ends later than any may.
-    for ttl_s in _grow_ttls(context, 2 * context.adapter.ttl_s_late):
+    for ttl_s in _grow_ttls(context, 2 * min(context.adapter.ttl_s_late, _LATE_S_MAX)):
         if attempt(store, other, ttl_s):
             break
 

@@ -14,15 +14,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 from memory_contract.explorer.schedules import Chooser, Switch, TaskStep
 from memory_contract.handles import iter_awaited
 
+_T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 # A step that was passed over so often must be taken: asyncio lets no task starve, and a store that
@@ -145,6 +147,13 @@ class ExploringLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """The loop's own time."""
         return self._clock.now()
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
+    ) -> asyncio.Future[_T]:
+        """Note that threads take part: a quick one ends before it could call back."""
+        self._clock.set_free()
+        return super().run_in_executor(executor, func, *args)
 
     def call_soon_threadsafe(
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
