@@ -181,6 +181,7 @@ def test_nothing_of_a_message_is_in_an_error_of_the_server(url):
 def test_contents_are_kept_in_a_database_of_any_encoding(encoding):
     name = f"in_{encoding.lower()}"
     server = postgres_server.server()
+    server.sql(f"DROP DATABASE IF EXISTS {name}")
     server.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'")
     with indelible.open(server.url(name), audit=True, audit_key=b"a secret of the tests") as store:
         _fill(store)

@@ -3,6 +3,7 @@
 import asyncio
 
 import indelible
+from indelible.errors import FormatError
 from memory_contract.faults.proxy import Proxy, ProxyFault
 
 CALLERS = 40
@@ -153,3 +154,14 @@ def test_an_append_behind_a_call_that_a_loading_server_refused_lands_once(url):
     with indelible.open(url) as store:
         assert texts(store.get_history("s")) == ["first", "second"]
         assert store.session("s").metadata == {"a": 2}
+
+
+async def test_each_append_of_a_group_finds_that_the_view_is_damaged(url, client):
+    async with indelible.open_async(url) as store:
+        await store.remember("s", "tea", id="drink")
+        client.hdel("indelible:{:s}v", "extents")
+        outcomes = await asyncio.gather(
+            *(store.remember("s", "coffee", id="drink", expected=0) for _ in range(3)),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in outcomes] == [FormatError] * 3

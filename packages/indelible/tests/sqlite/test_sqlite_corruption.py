@@ -396,6 +396,7 @@ def test_an_entry_whose_outline_was_damaged_travels_raw(store, path, tmp_path):
 TYPED = [
     ("session", "born"),
     ("session", "created_at"),
+    ("session", "last_activity"),
     *(("entry", name) for name in ("written_at", "deadline", "batch_size", "generation")),
     *(("entry", name) for name in ("payload", "call_ids", "key")),
     ("audit", "line"),
@@ -421,6 +422,18 @@ def damage_type(path, table, column, value):
             file.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, name))
 
 
+def list_all(store, order):
+    """List all sessions, one on each page."""
+    listed, cursor = [], None
+    while len(listed) <= 3:
+        page = store.list_sessions(order=order, limit=1, cursor=cursor, expired=True)
+        listed += page.ids
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(set(listed)) == sorted(listed), "a session was listed twice"
+
+
 @pytest.mark.parametrize("value", ["'text'", "7", "2.5", "x'00ff'", "NULL"])
 @pytest.mark.parametrize(("table", "column"), TYPED)
 def test_a_value_of_another_type_is_a_typed_error(path, table, column, value):
@@ -432,6 +445,8 @@ def test_a_value_of_another_type_is_a_typed_error(path, table, column, value):
         store.remember("s", "fact", id="m")
         store.clear("s", key="c")
         store.undo("s")
+        store.add_message("t", "user", "another session")
+        store.add_message("u", "user", "and another")
     damage_type(path, table, column, value)
     with indelible.open(path, **options) as store:
         for use in (
@@ -440,7 +455,9 @@ def test_a_value_of_another_type_is_a_typed_error(path, table, column, value):
             lambda: store.get_memory("s", "m"),
             lambda: store.search("message"),
             lambda: store.timeline("s"),
-            lambda: store.list_sessions(order="created", expired=True),
+            lambda: store.trim("s", max_tokens=1000),
+            lambda: list_all(store, order="created"),
+            lambda: list_all(store, order="-last_activity"),
             lambda: store.audit_log("s"),
             store.verify,
             lambda: store.export(io.StringIO()),

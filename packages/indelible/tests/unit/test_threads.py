@@ -1,12 +1,14 @@
 """Threads of async backends: a call that cannot be begun is told so, and never happens later."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
 
 from indelible.core.deadline import Deadline
 from indelible.core.threads import WorkerThreads
+from indelible.core.uncancellable import call_in_thread
 from indelible.errors import ClosedError, UnavailableError
 
 HANGS_S = 60
@@ -93,3 +95,24 @@ async def test_closing_may_leave_a_call_behind_whose_caller_has_gone():
         await threads.call(len, "a")
     gate.set()
     assert await asyncio.to_thread(ended.wait, HANGS_S)
+
+
+async def test_a_failure_that_nobody_waits_for_is_not_logged():
+    told, begun, may_end = [], asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+
+    def fail():
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(HANGS_S)
+        raise ValueError("of a call whose caller was cancelled")
+
+    task = asyncio.create_task(call_in_thread(fail))
+    await begun.wait()
+    task.cancel()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    assert told == []

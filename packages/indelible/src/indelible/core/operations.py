@@ -16,8 +16,8 @@ Terms used below:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from indelible.core.filters import Filter
 from indelible.core.plan import Operation
@@ -215,6 +215,10 @@ class Append(Operation[AppendResult]):
     expected: str | None
     ttl_s: float | None
     expected_item: ItemGuard | None = None
+
+    def repeat(self) -> Self:
+        """Return the same, whose key is looked up."""
+        return replace(self, fresh=False)
 
 
 # Items: entries that have an id, of which the newest visible one counts (`codec.parse_item`)
@@ -422,6 +426,10 @@ class ChangeView(Operation[ViewChangeResult]):
     # The key of the change that this one undoes.
     undoes: str | None = None
 
+    def repeat(self) -> Self:
+        """Return the same, whose key is looked up."""
+        return replace(self, fresh=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Operation[ViewChangeResult]):
@@ -436,6 +444,10 @@ class Rollback(Operation[ViewChangeResult]):
     key: str
     expected: str | None = None
     fresh: bool = False
+
+    def repeat(self) -> Self:
+        """Return the same, whose key is looked up."""
+        return replace(self, fresh=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,6 +495,10 @@ class SaveSnapshot(Operation[SnapshotRecord]):
     ttl_s: float | None
     fresh: bool = False
     expected: str | None = None
+
+    def repeat(self) -> Self:
+        """Return the same, whose id is looked up."""
+        return replace(self, fresh=False)
 
 
 @dataclass(frozen=True, slots=True)

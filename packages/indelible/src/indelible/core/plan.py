@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from indelible.core.limits import APPEND_ATTEMPTS_MAX
 from indelible.errors import (
@@ -33,6 +33,10 @@ class Operation(Generic[R]):
     # The result on engines that lack what it is for, such as an index. Most operations have none.
     default: ClassVar[Any]
 
+    def repeat(self) -> Self:
+        """Return what to send after a lost reply: it finds what an earlier attempt has written."""
+        return self
+
 
 Plan = Generator[Operation[Any], Any, T]
 
@@ -43,21 +47,17 @@ def perform(op: Operation[R]) -> Plan[R]:
     return answer
 
 
-def send_until_known(
-    op: Operation[R], again: Callable[[], Operation[R]], **details: str
-) -> Plan[tuple[R, bool]]:
+def send_until_known(op: Operation[R], **details: str) -> Plan[tuple[R, bool]]:
     """Send an operation until its outcome is known; return its result, and whether it was repeated.
 
-    `again` builds what is sent after a lost reply: the same operation, which finds by its key or id
-    what an earlier attempt has written. If the outcome stays unknown, the error says so, with
-    `details`.
+    If the outcome stays unknown, the error says so, with `details`.
     """
     unknown: OutcomeUnknownError | None = None
     for _ in range(APPEND_ATTEMPTS_MAX):
         try:
-            result: R = yield op if unknown is None else again()
+            result = yield from perform(op)
         except OutcomeUnknownError as error:
-            unknown = error
+            unknown, op = error, op.repeat()
             if error.details.get("exhausted"):
                 # The backend tried until the deadline; another attempt would exceed it.
                 break

@@ -51,7 +51,10 @@ class Transaction(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
 
     def now_ms(self) -> int:
-        """Return the time of this transaction by the store's clock: all its calls see the same."""
+        """Return the time of this transaction by the store's clock: all calls see the same.
+
+        On PostgreSQL, a later query of a read may renew it.
+        """
         if self._now_ms is None:
             self._now_ms = self.read_clock()
         return self._now_ms

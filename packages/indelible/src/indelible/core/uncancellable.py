@@ -48,5 +48,9 @@ async def call_in_thread(work: Callable[[], T]) -> T:
     """Call in a thread. A cancelled caller still waits until the outcome is known."""
     work = partial(copy_context().run, work)
     outcome = asyncio.get_running_loop().run_in_executor(None, work)
-    await wait_for_end(outcome)
+    try:
+        await wait_for_end(outcome)
+    finally:
+        # Otherwise asyncio logs the error of a call whose caller was cancelled.
+        outcome.exception()
     return outcome.result()

@@ -7,7 +7,7 @@ a thread is needed for an attempt, and never for a pause.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
@@ -195,7 +195,7 @@ class PostgresClient:
                 raise unknown.copy(exhausted=True) from (error.__cause__ or error)
             yield Pause(wait_s, may_have_landed=unknown is not None)
             # The group may have failed because of another append; and this one may be written.
-            alone, op = True, replace(op, fresh=False)
+            alone, op = True, op.repeat()
 
     def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> Plan[AppendResult]:
         # After a group that failed, and with an expected item, the shared handler decides: it knows
@@ -208,7 +208,7 @@ class PostgresClient:
             except KeyUsedError:
                 # The unique index refused an append of the group.
                 pass
-        again = replace(op, fresh=False)
+        again = op.repeat()
         return (yield from perform(Attempt(lambda db: perform_in_transaction(db, again), deadline)))
 
     # What a thread does

@@ -28,15 +28,15 @@ _AWAY = {
     "58",  # system_error
     "25006",  # read_only_sql_transaction: this server is not the primary, or no longer
     "25P03",  # idle_in_transaction_session_timeout
-    "25P04",  # transaction_timeout
     # A prepared statement is gone, has another text, or its function was replaced: a new
     # connection prepares it again.
     "26000",
     "42P05",
     "0A000",
 }
-# Sent by a server that shuts down. The statement may have been committed just before.
-_LAST_WORDS = {"57P01", "57P02", "57P04", "57P05"}
+# Sent by a server that shuts down, or whose transaction_timeout is over (25P04). The statement may
+# have been committed just before.
+_LAST_WORDS = {"57P01", "57P02", "57P04", "57P05", "25P04"}
 _DAMAGED = {"XX001", "XX002"}
 UNIQUE_VIOLATION = "23505"
 # After these, the transaction is rolled back and the connection can be used again.

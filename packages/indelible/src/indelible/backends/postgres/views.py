@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from indelible import view
@@ -42,7 +41,7 @@ def rollback(db: PostgresConnection, op: Rollback) -> ViewChangeResult:
         rules.ROLLBACK.encode(),
     )
     if row is None:
-        return perform_in_transaction(db, replace(op, fresh=False))
+        return perform_in_transaction(db, op.repeat())
     changed_at, version, end, *tails, before, after = row
     return ViewChangeResult(
         JournalLine(
@@ -74,7 +73,7 @@ def save_snapshot(db: PostgresConnection, op: SaveSnapshot) -> SnapshotRecord:
         if row is not None:
             taken_at, end, extents = row
             return SnapshotRecord(op.id, op.label, taken_at, open_view(extents, end), end)
-    return perform_in_transaction(db, replace(op, fresh=False))
+    return perform_in_transaction(db, op.repeat())
 
 
 def _call_guarded(db: PostgresConnection, function: str, *params: object) -> Row | None:

@@ -51,7 +51,7 @@ def perform_audited(context: RedisContext, op: Audited[R]) -> Plan[R | None]:
         except AuditMovedError as moved:
             lost = lost or moved.lost
             if lost is not None and isinstance(change, Append):
-                change = replace(change, fresh=False)
+                change = change.repeat()
             elif lost is not None and isinstance(change, ShowStage):
                 # The calls before the one whose reply was lost have written its rows.
                 change = replace(change, rows=())

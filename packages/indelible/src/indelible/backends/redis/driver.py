@@ -15,6 +15,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import (
+    AskError,
     BusyLoadingError,
     MovedError,
     RedisClusterException,
@@ -288,6 +289,9 @@ class Cluster(Servers):
         manager = client.nodes_manager
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             manager.move_slot(failed)
+            return
+        if type(failed) is AskError:
+            # The map does not change before the slot has arrived.
             return
         with self._lock:
             # Another request of the same batch may have had it read again.

@@ -13,6 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import (
+    AskError,
     BusyLoadingError,
     MovedError,
     RedisClusterException,
@@ -286,6 +287,9 @@ class AsyncCluster(AsyncServers):
         manager = client.nodes_manager
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             await manager.move_slot(failed)
+            return
+        if type(failed) is AskError:
+            # The map does not change before the slot has arrived.
             return
         async with self._lock:
             # Another request of the same batch may have had it read again.

@@ -84,26 +84,27 @@ PARTS = ("snapshot", "journal", "kept_key", "quarantine")
 # damaged entry does not move the session to another step.
 _STEP = f"last_activity / {ACTIVITY_STEP_MS}"
 _LAST_ACTIVITY = f"""
-    max(last_activity, min((1 + {_STEP}) * {ACTIVITY_STEP_MS} - 1, ifnull((
+    CAST(max(last_activity, min((1 + {_STEP}) * {ACTIVITY_STEP_MS} - 1, ifnull((
         SELECT written_at FROM entry WHERE id >= (number << 32) + born AND id < (number + 1) << 32
-        ORDER BY id DESC LIMIT 1), 0)))"""
+        ORDER BY id DESC LIMIT 1), 0))) AS INTEGER)"""
 # A session's row, its newest entry, and where its newest batch ends. Scalar subqueries are a seek
 # each; a join is not.
 _COLUMNS = f"""
-    SELECT {FIELDS["session"]}, session.checksum, CAST({_LAST_ACTIVITY} AS INTEGER),
+    SELECT {FIELDS["session"]}, session.checksum, {_LAST_ACTIVITY},
         (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
         CAST((SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
             AS INTEGER),
         CAST((SELECT id + batch_size FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
             AND batch_size > 0 ORDER BY id DESC LIMIT 1) AS INTEGER)"""
 _FIND_SESSION = f"{_COLUMNS} FROM session WHERE namespace = ? AND name = ?"
-# For each order: its index, what a page begins after, and the terms. {0} is > or <.
+# For each order: its index, what a page begins after, and the terms. {0} is > or <. Sorted values
+# are numbers, or a page would not end where the next one begins.
 _ORDERS = {
     # By the bounds of the name: of two lower bounds, SQLite would seek either.
     "id": ("session_name", "TRUE", ("name",)),
     "created": (
         "session_created",
-        "(created_at, name) {0} (:value, :name)",
+        "typeof(created_at) = 'integer' AND (created_at, name) {0} (:value, :name)",
         ("created_at", "name"),
     ),
     "last_activity": (
@@ -172,8 +173,8 @@ _READ_LOG = f"""
         answer_ids, {PAYLOAD}, {CONTENT}
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _READ_OUTLINES = f"""
-    SELECT id & {POSITION_MASK}, kind, length(payload), keep, call_ids, answer_ids FROM entry
-    WHERE id >= ? AND id < ? ORDER BY id"""
+    SELECT id & {POSITION_MASK}, kind, ifnull(length(payload), 0), keep, call_ids, answer_ids
+    FROM entry WHERE id >= ? AND id < ? ORDER BY id"""
 _MEASURE_ENTRIES = """
     SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry WHERE id >= ? AND id < ?"""
 
@@ -653,7 +654,7 @@ def _check_row(row: SessionRow, what: str, fields: tuple[Any, ...]) -> tuple[Any
 
 # An append does not change the row of its session, so the same fields are checked again and again.
 # Without the cache, an append that is not synced takes a tenth longer.
-_compute_session_checksum = lru_cache(maxsize=64)(compute_row_checksum)
+_compute_session_checksum = lru_cache(maxsize=64, typed=True)(compute_row_checksum)
 _decode_extents = lru_cache(maxsize=64)(view.decode)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import JsonValue, ValidationError
@@ -106,9 +104,7 @@ def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
 
     Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
     """
-    appended, repeated = yield from send_until_known(
-        op, partial(replace, op, fresh=False), key=op.key, session=op.session
-    )
+    appended, repeated = yield from send_until_known(op, key=op.key, session=op.session)
     first, count, version, replayed, visible, resent = appended
     # After a lost reply, the earlier append with this key may be this call's own first attempt.
     if replayed and not (hidden_ok or resent or repeated):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import partial
 from itertools import chain, count
 
 from indelible import view
@@ -59,7 +57,7 @@ def save_snapshot(
         label = check_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
     version = check_version(expected)
     op = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), True, version)
-    record, _ = yield from send_until_known(op, partial(replace, op, fresh=False))
+    record, _ = yield from send_until_known(op)
     return build_snapshot(session, record)
 
 

@@ -453,9 +453,7 @@ def _try_change(
     for _ in range(VIEW_ATTEMPTS_MAX):
         if keyed:
             find = FindChange(session, change, key)
-            done, _ = yield from send_until_known(
-                find, partial(replace, find), key=key, session=session
-            )
+            done, _ = yield from send_until_known(find, key=key, session=session)
             if done is not None:
                 return _build_result(session, done, replayed=True)
         try:
@@ -483,10 +481,7 @@ def _try_change(
                     undoes=undoes,
                 )
             answer, _ = yield from send_until_known(
-                replace(op, fresh=fresh),
-                partial(replace, op, fresh=False),
-                key=key,
-                session=session,
+                replace(op, fresh=fresh), key=key, session=session
             )
             return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:

@@ -15,7 +15,7 @@ local function look_up(s, key, lookup, indexed, item)
   local newest, wrong = s.newest and s.newest[item], nil
   if indexed == '1' then wrong = find_wrong_parts(s, 5, 5) end
   if item ~= '' and not newest and not wrong then
-    wrong = not s.view and load_view(s)
+    wrong = load_view(s)
     if not wrong then newest, wrong = find_newest(s, item) end
   end
   return false, newest or false, wrong

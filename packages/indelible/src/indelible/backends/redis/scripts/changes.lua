@@ -38,7 +38,8 @@ local function find_wrong_entries(s)
 end
 
 local function count_part(s, n)
-  return call(n == 5 and 'ZCARD' or 'HLEN', KEYS[s.first + 2 + n])
+  local key = KEYS[s.first + 2 + n]
+  return n == 5 and call('ZCARD', key) or call('HLEN', key)
 end
 
 -- Return what is wrong with the parts from this one to that one, or nil.
