@@ -45,7 +45,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, Final, NamedTuple
 
 from pydantic import JsonValue
@@ -180,15 +180,23 @@ def from_stored(kind: str, data: str) -> SerializedValue:
     return kind, base64.b64decode(data, validate=True)
 
 
-def split(value: Any, dump: Callable[[Any], SerializedValue]) -> Parts:
-    """Serialize a value; a large list or dict in parts."""
+def split(
+    value: Any,
+    dump: Callable[[Any], SerializedValue],
+    before: Sequence[SerializedValue | None] = (),
+) -> Parts:
+    """Serialize a value; a large list or dict in parts.
+
+    Parts that are the same `before` are not kept twice: many new objects slow garbage collection.
+    """
     form = "one"
     items: Sequence[Any] = ()
     if type(value) is list:
         form, items = "list", value
     elif type(value) is dict and all(type(key) is str for key in value):
         form, items = "dict", (list(value), *value.values())
-    parts = [dump(item) for item in items]
+    compared = zip_longest(items, before[: len(items)])
+    parts = [old if (new := dump(item)) == old else new for item, old in compared]
     if parts and _is_worth_splitting(parts):
         return Parts(form, tuple(parts))
     return Parts("one", (dump(value),))

@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -68,8 +69,8 @@ class CheckpointDraft(NamedTuple):
     # The versions of all channels, and the names of those that changed.
     versions: Mapping[str, records.Version]
     changed: Collection[str]
-    # Serializes the value of a channel, once; None if it has none.
-    get_parts: Callable[[str], Parts | None]
+    # Serializes the value of a channel, once, given its values before; None if it has none.
+    get_parts: Callable[[str, Sequence[SerializedValue | None]], Parts | None]
 
 
 class Threads(ThreadReader):
@@ -455,8 +456,11 @@ def _build_channels(
         if name not in draft.changed and old is not None and old.version == version:
             channels[name] = old
             continue
-        if (parts := draft.get_parts(name)) is not None:
-            channels[name] = ChannelValue(version, parts.form, new.add_all(parts.values))
+        positions = () if old is None else old.positions
+        known = tuple(map(new.cache.values.get, positions))
+        if (parts := draft.get_parts(name, known)) is not None:
+            places = new.add_all(parts.values, positions, known)
+            channels[name] = ChannelValue(version, parts.form, places)
     return channels
 
 
@@ -468,9 +472,20 @@ class _NewValues:
         # New values, numbered in the order in which they will be appended.
         self.values: dict[SerializedValue, int] = {}
 
-    def add_all(self, values: Sequence[SerializedValue]) -> tuple[int, ...]:
-        """Return the positions of values; for the n-th new one, -1 - n."""
-        return tuple([self._add(value) for value in values])
+    def add_all(
+        self,
+        values: Sequence[SerializedValue],
+        before: Sequence[int] = (),
+        known: Sequence[SerializedValue | None] = (),
+    ) -> tuple[int, ...]:
+        """Return the positions of values; for the n-th new one, -1 - n.
+
+        `before` are the positions of the channel's previous values, and `known` those values. Most
+        are at the same place again.
+        """
+        end = len(values)
+        compared = zip_longest(values, before[:end], known[:end])
+        return tuple([at if value is old else self._add(value) for value, at, old in compared])
 
     def _add(self, value: SerializedValue) -> int:
         # LangGraph's serializer returns a bytearray as it is, and that may change.

@@ -30,7 +30,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -320,9 +320,12 @@ class IndelibleSaver(BaseCheckpointSaver[str]):
         dump = self.serde.dumps_typed
         values = checkpoint["channel_values"]
 
-        @cache
-        def get_parts(name: str) -> Parts | None:
-            return records.split(values[name], dump) if name in values else None
+        parts: dict[str, Parts] = {}
+
+        def get_parts(name: str, before: Sequence[SerializedValue | None]) -> Parts | None:
+            if name in values and name not in parts:
+                parts[name] = records.split(values[name], dump, before)
+            return parts.get(name)
 
         header = CheckpointHeader(
             namespace=namespace,
