@@ -45,7 +45,7 @@ class Deadline:
         return max(0.0, self._ends - self._now())
 
     def expire(self) -> None:
-        """Let it be over now: nobody waits for the call any more."""
+        """End it now: the caller has gone."""
         self._ends = self._now()
 
     def next_wait_s(self) -> float | None:
